@@ -7,7 +7,7 @@ extensions have work to do.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal, Protocol, get_args
@@ -388,15 +388,25 @@ async def take_typed(pending: PendingMessage, controls: Controls) -> tuple[str, 
 
 
 async def _help(_: Command, pending: PendingMessage, controls: Controls) -> str:  # noqa: ARG001 - one shape for all
-    theirs = {command.usage: command.meaning for command in controls.extensions.values()}
-    return "\n".join(f"{usage}  {meaning}" for usage, meaning in with_extensions(theirs).items())
+    meanings = with_extensions(controls.extensions.values())
+    return "\n".join(f"{usage}  {meaning}" for usage, meaning in meanings.items())
 
 
-def with_extensions(theirs: Mapping[str, str]) -> Mapping[str, str]:
+class Described(Protocol):
+    """What `/help` says of a command of an extension."""
+
+    @property
+    def usage(self) -> str: ...
+
+    @property
+    def meaning(self) -> str: ...
+
+
+def with_extensions(theirs: Iterable[Described]) -> Mapping[str, str]:
     """Return the meaning of each command by its usage: those of extensions stand before `/help`, the last."""
     return {
         **{usage: MEANINGS[usage] for usage in MEANINGS if usage != "/help"},
-        **theirs,
+        **{one.usage: one.meaning for one in theirs},
         "/help": MEANINGS["/help"],
     }
 

@@ -58,7 +58,7 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
     console = Console(
         session=session,
         history_file=settings.data / "console-history",
-        commands=with_extensions({one.usage: one.meaning for one in thread_commands(settings)}),
+        commands=with_extensions(thread_commands(settings)),
         completions=completions,
         attached=settings.data / "attached",
         asked=asked_before(settings, environ),

@@ -1,11 +1,19 @@
 import pytest
 
 from tests.transports.bot import PROXIES
+from tests.transports.chats import chat_of
 
 
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
+
+
+@pytest.fixture(params=["slack", "discord"])
+async def chat(request):
+    """A platform's fake and what people see in it; "web" is a third one."""
+    async with chat_of(request.param) as chat:
+        yield chat
 
 
 @pytest.fixture(autouse=True)

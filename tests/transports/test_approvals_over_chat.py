@@ -12,7 +12,6 @@ from bot.tools.approvals import MAX_INLINE
 from tests.fakes.discord.faults import Status
 from tests.fakes.slack.faults import Html
 from tests.transports.approval_bot import ALWAYS, DENY, ONCE, ApprovalBot
-from tests.transports.chats import chat_of
 from tests.transports.question import ASKS
 from tests.transports.settling import until_settled
 from tests.world import calls, says
@@ -22,14 +21,8 @@ pytestmark = pytest.mark.anyio
 LS = calls("shell", command="ls -l")
 NOT_YOURS, NOT_OPEN = "not yours", "no question of mine open"
 
-PUBLIC = pytest.mark.parametrize("chat", ["slack", "discord"], indirect=True)
-"""A story of several people in one thread: a thread of the page has one."""
-
-
-@pytest.fixture(params=["slack", "discord", "web"])
-async def chat(request):
-    async with chat_of(request.param) as chat:
-        yield chat
+ANYWHERE = pytest.mark.parametrize("chat", ["slack", "discord", "web"], indirect=True)
+"""A story of one person, which the page tells as well."""
 
 
 @pytest.fixture
@@ -44,6 +37,7 @@ async def settle(bot, thread):
     await bot.until(lambda: len([text for text in bot.chat.texts(thread) if "ok" in text]) > before)
 
 
+@ANYWHERE
 async def test_allowed_once_it_runs_once_and_the_buttons_give_way_to_who_did_it(bot, chat):
     async with bot.running(LS, says("it is done")):
         thread, question = await bot.ask()
@@ -59,7 +53,6 @@ async def test_allowed_once_it_runs_once_and_the_buttons_give_way_to_who_did_it(
 WRITE = calls("write_file", path="x.sh", content="echo hello")
 
 
-@PUBLIC
 async def test_what_somebody_else_says_in_a_message_is_text_from_outside_and_the_next_write_is_asked_about(
     bot, chat
 ):
@@ -73,7 +66,6 @@ async def test_what_somebody_else_says_in_a_message_is_text_from_outside_and_the
     assert (text.text, text.outside) == ("what about it?", False)
 
 
-@PUBLIC
 async def test_what_the_asker_said_before_is_the_askers_own_in_a_new_message_too(bot, chat):
     async with bot.running(WRITE, says("it is done")) as model:
         await bot.answered(await chat.ask_about("write x.sh", chat.ann), "it is done")
@@ -81,7 +73,6 @@ async def test_what_the_asker_said_before_is_the_askers_own_in_a_new_message_too
     assert "write x.sh" in text.text
 
 
-@PUBLIC
 async def test_another_person_is_told_alone_that_it_is_not_theirs_and_an_admin_may_press(bot, chat):
     async with bot.running(LS, says("it is done")):
         thread, question = await bot.ask()
@@ -100,7 +91,6 @@ async def test_another_person_is_told_alone_that_it_is_not_theirs_and_an_admin_m
 EDITS = {"slack": ("chat.update", Html()), "discord": ("PATCH /channels/{}/messages/{}", Status())}
 
 
-@PUBLIC
 async def test_the_buttons_of_a_closed_question_go_although_the_platform_fails_at_first(
     bot, chat, monkeypatch
 ):
@@ -113,7 +103,6 @@ async def test_the_buttons_of_a_closed_question_go_although_the_platform_fails_a
         await bot.ended(thread, f"Approved{chat.by}")
 
 
-@PUBLIC
 async def test_a_double_click_and_two_people_at_once_are_one_run(bot, chat):
     async with bot.running(LS, says("it is done")):
         thread, question = await bot.ask()
@@ -125,6 +114,7 @@ async def test_a_double_click_and_two_people_at_once_are_one_run(bot, chat):
     assert bot.commands == ["ls -l"]
 
 
+@ANYWHERE
 @pytest.mark.parametrize(
     ("end", "answer", "note"),
     [
@@ -151,7 +141,6 @@ async def test_a_call_that_is_not_allowed_does_not_run_and_its_old_buttons_do_no
     assert bot.commands == []
 
 
-@PUBLIC
 async def test_a_deletion_takes_the_question_away_and_nothing_runs(bot, chat):
     async with bot.running(LS):
         thread, _ = await bot.ask()
@@ -164,7 +153,6 @@ async def test_a_deletion_takes_the_question_away_and_nothing_runs(bot, chat):
 
 
 @pytest.mark.parametrize("again_at_its_question", [True, False])
-@PUBLIC
 async def test_an_old_button_works_after_a_restart_and_the_question_is_not_asked_twice(
     bot, chat, again_at_its_question
 ):
@@ -183,6 +171,7 @@ async def test_an_old_button_works_after_a_restart_and_the_question_is_not_asked
     assert sum(ASKS in text for text in chat.texts(thread)) == 1
 
 
+@ANYWHERE
 @pytest.mark.parametrize(
     ("answer", "runs"),
     [(ALWAYS, 2), ("!approve", 1), ("yes", 0)],
@@ -207,7 +196,6 @@ async def test_a_typed_answer_counts_like_a_button_and_other_words_do_not(bot, c
     assert len(bot.commands) == runs
 
 
-@PUBLIC
 async def test_a_slash_command_answers_where_the_platform_has_one_in_threads(bot, chat):
     async with bot.running(LS, says("one")):
         thread, question = await bot.ask()
@@ -242,7 +230,6 @@ def forged_payloads(true, other):
     return [*(f"{start}{command}" for command in commands), "choice:0:", ""]
 
 
-@PUBLIC
 async def test_altered_buttons_do_nothing(bot, chat):
     async with bot.running(LS, calls("shell", command="rm -rf ."), says("one"), says("two")):
         thread, question = await bot.ask()
@@ -259,6 +246,7 @@ async def test_altered_buttons_do_nothing(bot, chat):
     assert bot.commands == []
 
 
+@ANYWHERE
 async def test_long_arguments_come_whole_as_a_file_in_the_thread_before_the_question(bot, chat):
     command = "echo " + "x" * (2 * MAX_INLINE)
     async with bot.running(calls("shell", command=command), says("one")):
@@ -270,6 +258,7 @@ async def test_long_arguments_come_whole_as_a_file_in_the_thread_before_the_ques
     assert bot.commands == [command]
 
 
+@ANYWHERE
 @pytest.mark.parametrize(
     "command",
     [
@@ -289,6 +278,7 @@ async def test_what_is_shown_is_exactly_what_runs(bot, chat, command):
     assert bot.commands == [command]
 
 
+@ANYWHERE
 async def test_a_command_that_names_everybody_pings_nobody_and_is_still_readable(bot, chat):
     async with bot.running(calls("shell", command="say @everyone <!channel> <@U2> @here"), says("one")):
         thread, question = await bot.ask()

@@ -6,17 +6,11 @@ from functools import partial
 
 import pytest
 
-from tests.transports.chats import chat_of, told
+from tests.transports.chats import told
 from tests.transports.settling import until_settled
 from tests.world import Scripted, says
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["slack", "discord"])
-async def chat(request):
-    async with chat_of(request.param) as chat:
-        yield chat
 
 
 @pytest.fixture

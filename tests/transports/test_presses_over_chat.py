@@ -9,7 +9,6 @@ from bot.config.settings import Access, Recovery
 from bot.ports.errors import ModelUnavailable
 from bot.ports.model import Completion, Usage
 from bot.routing.access import allowed
-from tests.transports.chats import chat_of
 from tests.transports.settling import until_settled
 from tests.world import Scripted, says
 from threads.model import Option, Question
@@ -18,12 +17,6 @@ pytestmark = pytest.mark.anyio
 
 ROWS = {"slack": "blocks", "discord": "components"}
 """Where a fake keeps the buttons of a message."""
-
-
-@pytest.fixture(params=["slack", "discord"])
-async def chat(request):
-    async with chat_of(request.param) as chat:
-        yield chat
 
 
 async def offered(chat, thread, command):

@@ -12,7 +12,6 @@ import pytest
 from bot.ports.errors import McpUnavailable
 from bot.ports.tool import Arguments
 from tests.transports.approval_bot import SECRET, ApprovalBot
-from tests.transports.chats import chat_of
 from tests.world import calls, says
 
 pytestmark = pytest.mark.anyio
@@ -22,14 +21,8 @@ ASK = {"question": "Which database?", "answers": ["Postgres", "SQLite"]}
 LEAD = "The assistant asks"
 NOT_YOURS, NOT_OPEN = "not yours", "no question of mine open"
 
-PUBLIC = pytest.mark.parametrize("chat", ["slack", "discord"], indirect=True)
-"""A story of several people in one thread: a thread of the page has one."""
-
-
-@pytest.fixture(params=["slack", "discord", "web"])
-async def chat(request):
-    async with chat_of(request.param) as chat:
-        yield chat
+ANYWHERE = pytest.mark.parametrize("chat", ["slack", "discord", "web"], indirect=True)
+"""A story of one person, which the page tells as well."""
 
 
 @pytest.fixture
@@ -65,6 +58,7 @@ def answer_in(model):
     return [result.content for entry in model.requests[-1].messages for result in entry.results][-1]
 
 
+@ANYWHERE
 async def test_a_press_answers_and_the_buttons_give_way_to_the_answer(bot, chat):
     async with bot.running(ask(), says("it is done")) as model:
         thread, question = await begin(bot)
@@ -77,7 +71,6 @@ async def test_a_press_answers_and_the_buttons_give_way_to_the_answer(bot, chat)
     assert '"answer": "SQLite"' in answer_in(model)
 
 
-@PUBLIC
 async def test_a_typed_message_of_the_asker_is_the_answer(bot, chat):
     async with bot.running(ask(), says("it is done"), says("for Bob")) as model:
         thread, _ = await begin(bot)
@@ -94,7 +87,6 @@ async def test_a_typed_message_of_the_asker_is_the_answer(bot, chat):
     assert not any("Thank you" in text for text in chat.texts(thread))
 
 
-@PUBLIC
 async def test_only_the_asker_or_an_admin_may_press_and_a_double_click_is_one_answer(bot, chat):
     async with bot.running(ask(), says("it is done")) as model:
         thread, question = await begin(bot)
@@ -110,6 +102,7 @@ async def test_only_the_asker_or_an_admin_may_press_and_a_double_click_is_one_an
     assert '"by": "an admin"' in answer_in(model)
 
 
+@ANYWHERE
 async def test_nobody_answers_and_the_old_buttons_do_nothing(bot, chat):
     async with bot.running(ask(), says("it is done"), expires_s=2) as model:
         thread, question = await begin(bot)
@@ -120,6 +113,7 @@ async def test_nobody_answers_and_the_old_buttons_do_nothing(bot, chat):
     assert '"answer": null' in answer_in(model)
 
 
+@ANYWHERE
 @pytest.mark.parametrize("typed", [True, False])
 async def test_the_same_question_works_after_a_restart_and_is_asked_once(bot, chat, typed):
     async with bot.running(ask()):
@@ -135,6 +129,7 @@ async def test_the_same_question_works_after_a_restart_and_is_asked_once(bot, ch
     assert sum(LEAD in text for text in chat.texts(thread)) == 1
 
 
+@ANYWHERE
 async def test_hostile_words_ping_nobody_link_nowhere_and_stay_in_the_quote(bot, chat):
     hostile = (
         "@everyone <!channel> <@U2> [click](https://evil.example/x) https://evil.example\n\n"
@@ -176,6 +171,7 @@ class Look:
         return "sunny"
 
 
+@ANYWHERE
 @pytest.mark.parametrize("restart", [True, False])
 async def test_a_person_has_a_failed_call_made_again(bot, chat, restart):
     bot.tools.append(Look())

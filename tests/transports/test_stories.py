@@ -19,7 +19,7 @@ from tests.fakes import discord, slack
 from tests.fakes.discord import ROLE
 from tests.patience import WITHIN_S
 from tests.transports.bot import bot_over
-from tests.transports.chats import chat_of, told
+from tests.transports.chats import told
 from tests.transports.settling import until_settled
 from tests.world import Counting, Gate, Scripted, Streams, calls, says
 from threads.errors import TransportFatal
@@ -33,12 +33,6 @@ EVERYWHERE = pytest.mark.parametrize("chat", ["slack", "discord", "web"], indire
 """A story of one person, which the page tells as well."""
 
 GROWING = Streams("word " * 30, "the end")
-
-
-@pytest.fixture(params=["slack", "discord"])
-async def chat(request):
-    async with chat_of(request.param) as chat:
-        yield chat
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ outlive a reconnect.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,6 +40,7 @@ from transports.discord.events.gateway_session import GatewaySession
 from transports.discord.events.intake import Intake
 from transports.discord.events.interactions import ButtonPress
 from transports.discord.events.read_marks import SNOWFLAKES
+from transports.discord.events.slash_commands import SlashCommands
 from transports.discord.live.presence import Presence
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.nonces import nonce_of, since_of
@@ -62,7 +63,11 @@ UPLOAD_BYTES = 10 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings of the transport. `/model` completes ``models``; ``roles`` returns those that grant rights."""
+    """The settings of the transport.
+
+    ``commands`` has the meaning of each command by its usage. `/model` completes ``models``. ``roles`` returns those
+    that grant rights.
+    """
 
     token: str = field(repr=False)
     api_base_url: str | None = None
@@ -74,6 +79,7 @@ class Options:
     in_place: frozenset[str] = frozenset()
     bots: frozenset[str] = frozenset()
     roles: Callable[[], frozenset[str]] = frozenset
+    commands: Mapping[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     max_age_s: float = 600
 
@@ -232,7 +238,7 @@ class Discord(Client[Options, Rest, _Connection]):
             intake,
             channels,
             registration,
-            options.models,
+            partial(SlashCommands, commands=options.commands, models=options.models),
             limits,
             self.count_unread,
         )

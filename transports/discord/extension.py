@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bot.config.settings import Settings
 from bot.config.transports import served
-from bot.host.extension import Extension, TransportHost, TransportKind
+from bot.host.extension import Extension, TransportHost, TransportKind, thread_commands
 from transports.discord.settings import SETTINGS, DiscordSettings
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def _open(host: TransportHost) -> Discord:
 
     from bot.config.scopes import roles_in
     from bot.host.storage import recent_threads
+    from bot.routing.commands import with_extensions
     from threads.store.disk import PosixDisk
     from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S
     from transports.discord.client import Discord
@@ -49,7 +50,12 @@ def _open(host: TransportHost) -> Discord:
     current, store = host.current, host.storage.store
     options = _options(current.settings, host.given, host.environ)
     transport = Discord(
-        replace(options, roles=lambda: roles_in(current.settings), models=("default", *host.models)),
+        replace(
+            options,
+            roles=lambda: roles_in(current.settings),
+            commands=with_extensions(thread_commands(current.settings)),
+            models=("default", *host.models),
+        ),
         current.settings.data,
         disk=PosixDisk(),
         offload=anyio.to_thread.run_sync,

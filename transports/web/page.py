@@ -56,7 +56,7 @@ def make_page(host: TransportHost) -> WebTransport:
         name=settings.name,
         folder=given.files or settings.data / "web",
         most_file_bytes=settings.limits.attachment_mb * 1_000_000,
-        commands=with_extensions({one.usage: one.meaning for one in thread_commands(settings)}),
+        commands=with_extensions(thread_commands(settings)),
         is_admin=access.is_admin,
         may_read=lambda person: access.may_use(Author(person), ThreadId("web", "", person, "")),
         tls=(str(given.tls_certificate), str(given.tls_key)) if given.tls_certificate else None,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import anyio.to_thread
 
+from bot.routing.commands import with_extensions
 from bot.wiring.app import utc_now
 from tests.crash import child
 from tests.crash.discord import IN_PLACE
@@ -53,6 +54,7 @@ def discord(args: argparse.Namespace, disk: Disk, _: object) -> Discord:
         f"http://127.0.0.1:{args.port}/api/v10",
         f"ws://127.0.0.1:{args.port}/gateway",
         streaming=random.Random(f"{args.seed} streaming").choice(STREAMING),
+        commands=with_extensions(()),
         in_place=frozenset((args.data.parent / IN_PLACE).read_text().split()),
     )
     return Discord(

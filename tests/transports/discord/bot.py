@@ -7,13 +7,18 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from bot.config.settings import Settings
+from bot.host.extension import thread_commands
+from bot.routing.commands import with_extensions
 from tests.fakes.discord import FakeDiscord
 from tests.transports.bot import bot_over, surroundings
 from transports.discord.client import Discord, Options
 
+COMMANDS = with_extensions(thread_commands(Settings()))
+
 
 def transport(discord: FakeDiscord, data: Path, **options: object) -> Discord:
-    base = Options(discord.token, discord.api_base_url, discord.gateway_url)
+    base = Options(discord.token, discord.api_base_url, discord.gateway_url, commands=COMMANDS)
     return Discord(replace(base, **options), data, **surroundings(data, "discord"))
 
 

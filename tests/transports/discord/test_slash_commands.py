@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from bot.config.settings import Settings
-from bot.host.extension import thread_commands
+from bot.host.extension import ThreadCommand, thread_commands
 from bot.routing import commands
 from tests.fakes.discord import (
     CHANNEL,
@@ -47,7 +47,9 @@ CALLBACK = "POST /interactions/{}/{}/callback"
 PUT = "PUT /applications/{}/commands"
 NAMES = ["anthropic/claude-opus", "anthropic/claude-haiku", "openai/gpt", "default"]
 
-COMMANDS = {*get_args(commands.Name), *(one.name for one in thread_commands(Settings()))}
+THEIRS = ThreadCommand("feed", "/feed CAT [DISH …]", "put " + "fish " * 30 + "into a dish", "The cat is out.")
+USAGES = commands.with_extensions([*thread_commands(Settings()), THEIRS])
+COMMANDS = {*get_args(commands.Name), *(one.name for one in thread_commands(Settings())), "feed"}
 
 
 class CommandCase:
@@ -58,7 +60,7 @@ class CommandCase:
         self.disk = None
         self.client = RecordingClient()
         self.channels = Channels(Rest.__new__(Rest))
-        self.slash = SlashCommands(self.client, self.channels, self.take, NAMES)
+        self.slash = SlashCommands(self.client, self.channels, self.take, commands=USAGES, models=NAMES)
 
     async def take(self, incoming, *_):
         self.taken.append(incoming)
@@ -138,6 +140,18 @@ async def test_words_follow_the_command_in_one_line_and_are_bounded():
         assert (await case.said(U1, CHANNEL, "model", name="openai/gpt")).text == "/model openai/gpt"
         assert (await case.said(U1, CHANNEL, "approve", words=" 2 \n dollars ")).text == "/approve 2 dollars"
         assert len((await case.said(U1, CHANNEL, "approve", words="x" * 7000)).text) == 6000
+
+
+async def test_a_command_of_an_extension_is_there_with_its_words_and_as_much_as_discord_shows_of_its_meaning():
+    async with command_case() as (_, case):
+        feed = case.slash.get_command("feed")
+        assert (feed.description[:9], feed.description[-1], len(feed.description) <= 100) == (
+            "Put fish ",
+            "…",
+            True,
+        )
+        assert [one.description for one in feed.parameters] == ["CAT [DISH …]"]
+        assert (await case.said(U1, CHANNEL, "feed", words="Tom")).text == "/feed Tom"
 
 
 async def test_a_command_in_a_thread_or_a_direct_message_is_said_there():

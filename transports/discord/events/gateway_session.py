@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 
 import discord
@@ -12,7 +12,7 @@ from transports.discord.api.channel_types import Channels
 from transports.discord.api.payloads import Count
 from transports.discord.events.command_registration import CommandRegistration
 from transports.discord.events.intake import Intake
-from transports.discord.events.slash_commands import SlashCommands
+from transports.discord.events.slash_commands import SlashCommands, Take
 from transports.shared.live.background_calls import Soon
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def invite_url(application_id: int | str) -> str:
 
 
 class GatewaySession:
-    """``models`` are what `/model` completes. Fills ``upload_limits``: the bytes a file may have, by guild."""
+    """*slash_commands* makes the commands of a client. Fills *upload_limits*: the bytes a file may have, by guild."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class GatewaySession:
         intake: Intake,
         channels: Channels,
         registration: CommandRegistration,
-        models: Sequence[str],
+        slash_commands: Callable[[discord.Client, Channels, Take], SlashCommands],
         upload_limits: dict[str, int],
         count_unread: Count,
     ) -> None:
         self._soon, self._intake, self._channels, self._registration = soon, intake, channels, registration
-        self._models, self._upload_limits = models, upload_limits
+        self._slash_commands, self._upload_limits = slash_commands, upload_limits
         self._slash: SlashCommands | None = None
         self.on_session, self.on_message = intake.on_session, intake.on_message
         self.on_edit, self.on_delete = intake.on_edit, intake.on_delete
@@ -57,7 +57,7 @@ class GatewaySession:
         self.on_channel, self.on_gone = channels.see, channels.forget
 
     def prepare(self, client: discord.Client) -> None:
-        self._slash = SlashCommands(client, self._channels, self._intake.take_command, self._models)
+        self._slash = self._slash_commands(client, self._channels, self._intake.take_command)
 
     def on_ready(self, client: discord.Client) -> None:
         self._intake.on_ready(client)

@@ -7,9 +7,9 @@ answer is for all.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from textwrap import shorten
 
 import anyio
 import discord
@@ -29,43 +29,10 @@ from transports.discord.events.parse_message import sent_at
 
 log = logging.getLogger(__name__)
 
-COMMANDS: Mapping[str, str] = {
-    "stop": "End what I am doing here and drop what waits",
-    "status": "What I am doing here",
-    "new": "Put this conversation aside and start over",
-    "usage": "What was used and spent",
-    "compact": "Summarise the earlier part of this conversation to make room",
-    "retry": "Try the last message that failed once more",
-    "help": "What I can do",
-}
-"""The commands that take no words; a description has 100 characters at most."""
-
-COMMANDS_WITH_WORDS: Mapping[str, tuple[str, str]] = {
-    "approve": ("Say yes to my question", "The question's id if several are open; an amount, or `always`"),
-    "deny": (
-        "Say no to my question",
-        "The question's id, or `all`; `always` takes back all that was always allowed here",
-    ),
-    "answer": (
-        "Answer a question that asks for words",
-        "Your answer; before it the question's id if you like",
-    ),
-    "memory": ("What I remember here, or take a note of it back", "`forget` and the id of a note"),
-    "play": (
-        "The playbooks, or play one",
-        "The playbook and what it needs; `status`, `stop`, `skip`, `retry`",
-    ),
-    "mcp": (
-        "List MCP servers and prompts, sign in or out as yourself, send a prompt",
-        "`connect` or `disconnect` and a name; a name, a colon and a prompt",
-    ),
-    "schedule": ("What is scheduled in this thread, or cancel one of it", "`cancel` and its id"),
-}
-"""The commands that may take words, with what those are."""
-
-MODEL_DESCRIPTION = "Which model answers here, or take another one"
-
 RETRY = "/retry"
+
+LONGEST_DESCRIPTION = 100
+"""Characters of what Discord shows of a command, and of its words."""
 
 MOST_CHOICES, LONGEST_CHOICE = 25, 100
 """Choices that Discord shows while someone types, and the characters of one."""
@@ -81,9 +48,21 @@ Take = Callable[[Incoming, anyio.Event], Awaitable[str]]
 
 
 class SlashCommands(app_commands.CommandTree[discord.Client]):
-    """The commands of one client of the gateway. ``models`` are the names that `/model` completes."""
+    """The commands of one client of the gateway.
 
-    def __init__(self, client: discord.Client, channels: Channels, take: Take, models: Sequence[str]) -> None:
+    ``commands`` has the meaning of each by its usage, such as "/deny [ID | all]". ``models`` are the names that
+    `/model` completes.
+    """
+
+    def __init__(
+        self,
+        client: discord.Client,
+        channels: Channels,
+        take: Take,
+        *,
+        commands: Mapping[str, str],
+        models: Sequence[str],
+    ) -> None:
         super().__init__(
             client,
             allowed_contexts=app_commands.AppCommandContext(
@@ -92,23 +71,24 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
             allowed_installs=app_commands.AppInstallationType(guild=True, user=False),
         )
         self._channels, self._take, self._models = channels, take, models
-        for name, meaning in COMMANDS.items():
-            self.add_command(app_commands.Command(name=name, description=meaning, callback=self._plain(name)))
-        self._add_model()
-        for name, (meaning, words) in COMMANDS_WITH_WORDS.items():
-            self._add_worded(name, meaning, words)
+        for usage, meaning in commands.items():
+            name, _, words = usage.removeprefix("/").partition(" ")
+            about = _shortened(meaning[:1].upper() + meaning[1:])
+            if name == "model":
+                self._add_model(about, _shortened(words))
+            elif words:
+                self._add_worded(name, about, _shortened(words))
+            else:
+                self._add_plain(name, about)
 
-    def _plain(self, name: str) -> Callable[[discord.Interaction], Coroutine[Any, Any, None]]:
+    def _add_plain(self, name: str, meaning: str) -> None:
+        @self.command(name=name, description=meaning)
         async def callback(interaction: discord.Interaction) -> None:
             await self._run_command(interaction, f"/{name}")
 
-        return callback
-
-    def _add_model(self) -> None:
-        @self.command(name="model", description=MODEL_DESCRIPTION)
-        @app_commands.describe(
-            name="A model, how much it reasons (such as high), or both; `default` is the usual one"
-        )
+    def _add_model(self, meaning: str, words: str) -> None:
+        @self.command(name="model", description=meaning)
+        @app_commands.describe(name=words)
         async def model(interaction: discord.Interaction, name: str = "") -> None:
             await self._run_command(interaction, f"/model {name}")
 
@@ -157,6 +137,10 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
             text = wording.friendly(cause)
         if interaction.type is discord.InteractionType.application_command:
             await answer_privately(interaction, text)
+
+
+def _shortened(text: str) -> str:
+    return shorten(text, LONGEST_DESCRIPTION, placeholder="…")
 
 
 def matching(names: Sequence[str], typed: str) -> list[str]:
