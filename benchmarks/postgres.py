@@ -165,9 +165,8 @@ async def _idle(dsn: str) -> tuple[float, float]:
 
 
 def measure(conditions: Conditions) -> Iterator[Figure]:
-    server, messages = Server(), THREADS * (8 if conditions.quick else 40)
-    server.start()
-    try:
+    messages = THREADS * (8 if conditions.quick else 40)
+    with Server(durable=True) as server:
         took, used = anyio.run(_durable_points, server.new_database(), messages)
         yield Figure("messages", messages / took, "1/s", at_least=1_500)
         yield Figure("worker CPU a message", used / messages * 1000, "ms", at_most=1)
@@ -186,5 +185,3 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
         share, owned = anyio.run(_idle, dsn)
         yield Figure(f"CPU beside {threads:,} idle threads", share, "%", at_most=2)
         yield Figure("of them in memory", owned, "", at_most=0)
-    finally:
-        server.close()

@@ -76,16 +76,12 @@ async def _answers(slack: FakeSlack, count: int) -> None:
 
 
 def measure(conditions: Conditions) -> Iterator[Figure]:
-    server, messages = Server(), BURST + (40 if conditions.quick else 120)
-    server.start()
-    try:
-        with TemporaryDirectory(dir=conditions.disk) as folder:
-            (files, caught_up), (one, _), (three, all_caught_up) = (
-                anyio.run(_measure, workers, server.new_database(), Path(folder) / str(workers), messages)
-                for workers in WORKERS
-            )
-    finally:
-        server.close()
+    messages = BURST + (40 if conditions.quick else 120)
+    with Server(durable=True) as server, TemporaryDirectory(dir=conditions.disk) as folder:
+        (files, caught_up), (one, _), (three, all_caught_up) = (
+            anyio.run(_measure, workers, server.new_database(), Path(folder) / str(workers), messages)
+            for workers in WORKERS
+        )
     yield Figure("answers, files", files, "1/s")
     yield Figure("one worker to files", one / files, "x", at_least=0.95)
     yield Figure("three workers to one", three / one, "x", at_least=0.98, note="at the same rate")

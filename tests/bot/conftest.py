@@ -7,10 +7,8 @@ from tests.fakes.postgres import Server
 
 @pytest.fixture(scope="session")
 def server():
-    server = Server()
-    server.start()
-    yield server
-    server.close()
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -50,9 +50,7 @@ async def workers_run(
 ) -> Report:
     """Let *workers* die so often in all, stand still so often, and the server crash so often; drain, judge."""
     report, fate, began = Report(), random.Random(seed), time.monotonic()
-    server = Server()
-    server.start()
-    try:
+    with Server() as server:
         dsn = server.new_database()
         platform = stage.place(folder, Rounds(deaths, seed, mean_s, threads=threads))
         write_about(folder, seed=seed)
@@ -86,8 +84,6 @@ async def workers_run(
             platform.close()
             tasks.cancel_scope.cancel()
         export(dsn, folder / "data")
-    finally:
-        server.close()
     report.rounds, report.accepted, report.posts = deaths + sleeps, platform.accepted, platform.posted
     counts, violations = await judge(folder, f"{stage.judge}_workers")
     report.counts = counts

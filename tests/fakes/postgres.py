@@ -14,6 +14,7 @@ import tempfile
 from importlib.metadata import distribution
 from itertools import count
 from pathlib import Path
+from typing import Self
 
 import psycopg
 
@@ -26,14 +27,18 @@ STOP_S = 60.0
 
 OPTIONS = ("-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB")
 
+SWITCHED_OFF = ("fsync", "full_page_writes")
+"""A test's server may crash, but its machine does not."""
+
 
 class Server:
-    """A PostgreSQL server in a temporary folder, on a Unix socket. `start` it, and `close` it in the end.
+    """A PostgreSQL server in a temporary folder, on a Unix socket, within its block.
 
     With a *primary*, which runs, it is its synchronous replica: from its start on each commit of the primary waits for it.
+    Only a *durable* one survives the death of its machine.
     """
 
-    def __init__(self, primary: Server | None = None) -> None:
+    def __init__(self, primary: Server | None = None, *, durable: bool = False) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pg-"))
         self._names = (f"t{number}" for number in count(1))
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,9 +57,17 @@ class Server:
                 "pg_basebackup", "-D", self._data, "-h", primary.folder, "-U", "postgres", "-R", "-c", "fast"
             )
         else:
+            off = [] if durable else [f"--set={name}=off" for name in SWITCHED_OFF]
             self._run(
-                "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"
+                "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", *off
             )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def folder(self) -> str:

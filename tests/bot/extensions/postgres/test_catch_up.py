@@ -40,9 +40,7 @@ async def test_what_was_said_while_no_worker_ran_is_found_by_one_with_an_empty_f
 
 
 async def test_what_was_said_while_the_database_was_away_is_answered_once_it_is_back(tmp_path):
-    server = Server()
-    server.start()
-    try:
+    with Server() as server:
         models = [Scripted(*[says("yes")] * 3) for _ in range(2)]
         async with (
             FakeSlack() as slack,
@@ -62,8 +60,6 @@ async def test_what_was_said_while_the_database_was_away_is_answered_once_it_is_
             assert {key for (key,) in rows(dsn, "SELECT key FROM message WHERE outcome = 'answered'")} == {
                 f"slack:T1:C1:{one.ts}" for one in (first, *said)
             }
-    finally:
-        server.close()
 
 
 async def test_a_follow_up_is_answered_although_the_worker_died_that_heard_the_mention_and_had_not_stored_it(

@@ -20,8 +20,15 @@ from bot.host.checks import Context
 from bot.ports.config_error import ConfigInvalid
 from tests.bot.extensions.postgres.test_reports import over_postgres
 from tests.bot.extensions.postgres.workers import Seat, message, workers
+from tests.fakes.postgres import Server
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Server(durable=True) as server:
+        yield server
 
 
 async def findings(dsn):

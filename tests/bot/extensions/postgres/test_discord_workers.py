@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from bot.extensions.postgres.store import PostgresStore
+from bot.routing.commands import with_extensions
 from bot.wiring.app import utc_now
 from tests.bot.extensions.postgres.workers import rows, workers
 from tests.fakes.discord import CHANNEL, GUILD, U1, FakeDiscord
@@ -29,7 +30,7 @@ def shared(store):
 @asynccontextmanager
 async def worker(discord, dsn, data):
     store = PostgresStore(dsn, data, name="w", version="1", now=utc_now)
-    options = Options(discord.token, discord.api_base_url, discord.gateway_url)
+    options = Options(discord.token, discord.api_base_url, discord.gateway_url, commands=with_extensions(()))
     given = surroundings(data, "discord") | {
         "recent": partial(store.recent, "discord"),
         "marks": store.marks("discord"),

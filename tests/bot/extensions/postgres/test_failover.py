@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import anyio
 import anyio.to_thread
@@ -23,15 +23,9 @@ BEFORE = 100
 
 @pytest.fixture
 def servers():
-    primary = Server()
-    primary.start()
-    replica = Server(primary)
-    try:
+    with Server() as primary, closing(Server(primary)) as replica:
         replica.replicate()
         yield primary, replica
-    finally:
-        replica.close()
-        primary.close()
 
 
 async def test_a_synchronous_fail_over_loses_nothing_and_starts_all_workers_over(servers):
