@@ -33,6 +33,7 @@ CONVERSATIONS = (
     "SELECT c.thread, c.generation = t.generation, c.line::text FROM context c JOIN thread t ON t.id = c.thread "
     "ORDER BY c.thread, c.generation, c.n"
 )
+CHANGED = "SELECT id, extract(epoch FROM changed_at)::float8 FROM thread"
 
 
 async def workers_run(
@@ -183,3 +184,7 @@ def export(dsn: str, data: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             with (folder / ("context.jsonl" if is_current else "context.old.jsonl")).open("a") as file:
                 file.write(f"{line}\n")
+        for thread, at in connection.execute(CHANGED):  # the judge looks at the newest, as a start does
+            path = thread_folder(data, ThreadId.parse(thread)) / "context.jsonl"
+            if path.exists():
+                os.utime(path, (at, at))
