@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bot.admin.doctor.models import Candidate, check_model
 from bot.config.extensions import settings_model
+from bot.extensions.doctor.models import Candidate, check_model
 from bot.host.checks import Context
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o

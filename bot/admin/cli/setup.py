@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.cli.terminal_repair import repair_terminal
 from bot.config.built_in_extensions import BUILT_IN
 from bot.host.invocation import (
     data_option,
@@ -21,6 +20,7 @@ from bot.host.invocation import (
     refuse,
     settings_option,
 )
+from bot.host.terminal_repair import repair_terminal
 from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     from bot.config.tool_profiles import describe
     from bot.config.transports import served
     from bot.host.extension import extensions_of, transport_kinds
-    from bot.wiring.app import model_faults, model_warnings
+    from bot.host.model_settings import model_faults, model_warnings
 
     if person and not place:
         raise click.UsageError("--person needs --for")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bot.admin.model_failures import KEY_PAGES
 from bot.admin.setup import tokens
 from bot.admin.setup.dialog import SetupScreen
 from bot.admin.setup.draft import SettingsDraft
 from bot.config.load import resolve_secret
 from bot.config.settings import Provider, Settings
 from bot.llm.build import is_local
+from bot.llm.model_failures import KEY_PAGES
+from bot.llm.remedy import title
 from bot.ports.config_error import ConfigInvalid
-from bot.wiring.remedy import title
 
 PENDING = "THREADFAST_SETUP_KEY"
 """Stands for a key that is on no disk yet while it is tried."""

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import anyio
 
-from bot.admin.model_failures import explain_failure
 from bot.admin.setup.api_keys import enter_key, file_of, pending
 from bot.admin.setup.dialog import SetupScreen
 from bot.admin.setup.draft import SettingsDraft
@@ -26,6 +25,7 @@ from bot.config.load import OFFLINE, secrets_of
 from bot.config.settings import MODEL_NAME, built_in_providers
 from bot.llm.catalog import Catalog
 from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
+from bot.llm.model_failures import explain_failure
 from bot.llm.verify import Verification, verify
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import ProviderError

@@ -15,12 +15,12 @@ from bot.admin.setup.models import ModelChoice, ModelSelection
 from bot.admin.setup.options import InitOptions
 from bot.admin.setup.people import AccessSetup
 from bot.admin.setup.platforms import PlatformDraft
-from bot.admin.status.client import find_running_bot
 from bot.config.load import OFFLINE
 from bot.host.extension import transport_kinds
+from bot.host.model_settings import model_faults, unpriced
+from bot.host.status_client import find_running_bot
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import ABSENT
-from bot.wiring.app import model_faults, unpriced
 from transports.shared.checks import Finding
 
 

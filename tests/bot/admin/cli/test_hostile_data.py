@@ -12,8 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bot.admin.doctor.fixes import LEFT_S, apply_fixes
 from bot.config.settings import Settings
+from bot.extensions.doctor.fixes import LEFT_S, apply_fixes
 from bot.host.checks import Context
 from bot.reports.workspace_files import files_of
 from bot.store.data_version import READ_AT_THE_START

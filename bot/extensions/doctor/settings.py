@@ -5,9 +5,9 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from bot.admin.doctor.data_folder import OPEN
 from bot.config.load import CREDENTIALS, check_used, references, unknown_skills
 from bot.config.network import network_faults
+from bot.extensions.doctor.data_folder import OPEN
 from bot.host.checks import AS_ROOT, Context, Findings
 from transports.shared.checks import Finding
 

@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from bot.admin.doctor.data_folder import OPEN, too_open
-from bot.admin.doctor.settings import secret_places
+from bot.extensions.doctor.data_folder import OPEN, too_open
+from bot.extensions.doctor.settings import secret_places
 from bot.host.checks import Context
 from bot.store.layout import kind_of
 from threads.store.data_folder import FolderTaken, lock_data_folder

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from bot.admin.doctor.data_folder import is_open
+from bot.extensions.doctor.data_folder import is_open
 from bot.host.checks import Context, Findings
 from bot.reports.files import FileReader
 from bot.reports.line_reader import Damage

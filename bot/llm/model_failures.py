@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bot.llm.remedy import title
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import (
     ApiNotFound,
@@ -14,7 +15,6 @@ from bot.ports.errors import (
     ServerSpeaksHttp,
     ServerSpeaksHttps,
 )
-from bot.wiring.remedy import title
 
 KEY_PAGES = {"anthropic": "platform.claude.com/settings/keys", "openai": "platform.openai.com/api-keys"}
 CREDIT_PAGES = {

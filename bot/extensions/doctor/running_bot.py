@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.admin.status.screen import silence, span
 from bot.host.checks import Context, Findings
+from bot.host.status_screen import silence, span
 from bot.ports.status import UP, NoStatus, Status
 from transports.shared.checks import Finding, State
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.admin.doctor.bundle import bundle
-from bot.admin.doctor.run import DoctorOptions, run_doctor
 from bot.config.load import load
+from bot.extensions.doctor.bundle import bundle
+from bot.extensions.doctor.run import DoctorOptions, run_doctor
 from bot.guards.redaction import Masker
 from bot.host.checks import Context
 from bot.ports.status import CircuitStatus, Status, TransportStatus

@@ -1,6 +1,7 @@
 """What an admin is told of a model that fails until a person acts."""
 
 from bot.config.settings import Settings
+from bot.llm.remedy import explain_to_operator
 from bot.ports.errors import (
     AllProvidersFailed,
     ApiNotFound,
@@ -10,7 +11,6 @@ from bot.ports.errors import (
     PriceUnknown,
     Unauthorized,
 )
-from bot.wiring.remedy import explain_to_operator
 from bot.wording import UNREACHABLE
 from threads.errors import StoreUnavailable
 from threads.wording import explain

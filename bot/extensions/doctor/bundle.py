@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from bot.admin.doctor.records import summarize_journal
-from bot.admin.doctor.screen import plain_lines
 from bot.config.settings import Settings
+from bot.extensions.doctor.records import summarize_journal
+from bot.extensions.doctor.screen import plain_lines
 from bot.host.checks import Context
 from bot.host.extension import groups_of
 from bot.ports.status import NoStatus

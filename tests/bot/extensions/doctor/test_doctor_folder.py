@@ -2,13 +2,13 @@
 
 import pytest
 
-import bot.admin.doctor.data_folder as folder
-from bot.admin.doctor.data_folder import check_folder, filesystem
-from bot.admin.doctor.fixes import apply_fixes
-from bot.admin.doctor.records import check_records, summarize_journal
+import bot.extensions.doctor.data_folder as folder
 from bot.config.settings import Settings
+from bot.extensions.doctor.data_folder import check_folder, filesystem
+from bot.extensions.doctor.fixes import apply_fixes
+from bot.extensions.doctor.records import check_records, summarize_journal
 from bot.host.checks import Context
-from threads.journal.records import Intent, Received, Settled, Started, record_adapter
+from threads.journal.records import Received, Settled, Started, record_adapter
 from threads.model import Author
 from threads.store.checksummed_lines import encode
 
@@ -132,13 +132,6 @@ async def test_the_journal_tells_what_waits_what_is_damaged_and_what_was_put_asi
     assert states["data.journal"].state == states["data.dead_letters"].state == "warn"
     assert "1 damaged line" in states["data.journal"].found
     assert states["data.damage"].state == states["data.version"].state == "ok"
-
-
-async def test_failures_are_counted_by_code_with_their_references(data):
-    start = line(Started(**about(1), attempt=1, correlation_id="ref1"))
-    intent = line(Intent(**about(1), text="secret text", post="error", outcome="failed", code="timeout"))
-    (data / "journal.jsonl").write_bytes(start + intent)
-    assert summarize_journal(data).failures == {"timeout": ["ref1"]}
 
 
 async def test_what_a_newer_version_wrote_fails_the_check(data):

@@ -14,20 +14,21 @@ from pathlib import Path
 import anyio
 import click
 
-from bot.admin.doctor.checks import run_checks
-from bot.admin.doctor.data_folder import check_folder
-from bot.admin.doctor.machine import check_machine
-from bot.admin.doctor.platforms import check_platform, check_platforms
-from bot.admin.doctor.records import check_records
-from bot.admin.doctor.running_bot import check_running_bot
-from bot.admin.doctor.screen import DoctorScreen
-from bot.admin.doctor.settings import check_settings, unreadable
-from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
 from bot.config.transports import served
+from bot.extensions.doctor.checks import run_checks
+from bot.extensions.doctor.data_folder import check_folder
+from bot.extensions.doctor.machine import check_machine
+from bot.extensions.doctor.models import model_checks, models_of
+from bot.extensions.doctor.platforms import check_platform, check_platforms
+from bot.extensions.doctor.records import check_records
+from bot.extensions.doctor.running_bot import check_running_bot
+from bot.extensions.doctor.screen import DoctorScreen
+from bot.extensions.doctor.settings import check_settings, unreadable
 from bot.guards.redaction import Masker
 from bot.host.checks import Check, Context, Findings
 from bot.host.extension import extensions_of
+from bot.host.status_client import find_running_bot
 from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 from threads.store.disk import PosixDisk, replace_file
 from transports.shared.checks import Finding
@@ -102,11 +103,6 @@ def _context(options: DoctorOptions, environ: Mapping[str, str]) -> tuple[Contex
 
 async def all_checks(context: Context) -> list[Check]:
     """Return every check, in the order of the report."""
-    from bot.admin.doctor.models import (  # noqa: PLC0415 - the wiring of everything: 1 s
-        model_checks,
-        models_of,
-    )
-
     return [
         Check("machine", check_machine),
         Check("settings", check_settings),
@@ -138,7 +134,7 @@ def checks_without_settings(fault: str, context: Context) -> list[Check]:
 
 
 async def _apply_fixes(context: Context) -> None:
-    from bot.admin.doctor.fixes import apply_fixes  # noqa: PLC0415 - only on demand
+    from bot.extensions.doctor.fixes import apply_fixes  # noqa: PLC0415 - only on demand
 
     done = await context.offload(lambda: list(apply_fixes(context)))
     for line in done or ["nothing to fix"]:
@@ -146,7 +142,7 @@ async def _apply_fixes(context: Context) -> None:
 
 
 def _write_bundle(context: Context, findings: Sequence[Finding], place: Path) -> bool:
-    from bot.admin.doctor.bundle import bundle  # noqa: PLC0415 - only on demand
+    from bot.extensions.doctor.bundle import bundle  # noqa: PLC0415 - only on demand
 
     text = bundle(context, findings, at=datetime.now(UTC))
     if str(place) == "-":

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from bot.admin.model_failures import explain_failure
 from bot.config.settings import Settings, settings_by_key
 from bot.host.checks import AS_ROOT, Check, Context, Findings
+from bot.host.model_settings import used
 from bot.llm.catalog import Catalog, price_fix
+from bot.llm.detect_model import with_model
+from bot.llm.model_failures import explain_failure
 from bot.llm.server_traits import ServerTraits
 from bot.llm.verify import Verification, verify
 from bot.ports.errors import ProviderError
 from bot.store.learned_servers import Learned, LearnedServers, ServersFile
-from bot.wiring.chat import with_model
-from bot.wiring.model_chain import used
 from threads.errors import NewerSchema
 from threads.store.disk import PosixDisk, read_or_empty
 from threads.store.json_file import read_state

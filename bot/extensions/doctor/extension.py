@@ -1,0 +1,7 @@
+"""`threadfast doctor`: checks all that a bot needs."""
+
+from bot.host.extension import Extension
+
+extension = Extension(
+    "doctor", "checks everything the bot needs, and fixes what is safe to fix", page="docs/operations.md"
+)
