@@ -43,6 +43,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     ),
     "postgres": BuiltIn("bot.extensions.postgres.extension", stores=("postgres",), commands=("migrate",)),
     "schedule": BuiltIn("bot.extensions.schedule.extension", tools=("schedule",)),
+    "setup": BuiltIn("bot.extensions.setup.extension", commands=("init",)),
     "shell": BuiltIn("bot.extensions.shell.extension", keys=("tools.sandbox",), tools=("shell",)),
     "slack": BuiltIn("transports.slack.extension", keys=("transports.slack",), commands=("manifest",)),
     "discord": BuiltIn("transports.discord.extension", keys=("transports.discord",)),

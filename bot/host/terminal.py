@@ -1,4 +1,4 @@
-"""What commands print: tables, text and progress by rich on a terminal, plain text through a pipe; and one prompt.
+"""What commands print: tables, text and progress by rich on a terminal, plain text through a pipe.
 
 Text is made harmless before it comes here (`bot.reports.safe_text`); none of it is read as markup. A library that
 draws is imported only where there is a terminal to draw on.
@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TextIO, TypeVar
-
-import click
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -163,27 +161,3 @@ def progress_bar(
     hidden = quiet or not is_terminal(sys.stderr)
     with Progress(*columns, console=console(sys.stderr), transient=True, disable=hidden) as bar:
         yield partial(bar.advance, bar.add_task(what, total=total))
-
-
-def prompt(question: str, default: str, *, hidden: bool) -> str:
-    """Read one line from the terminal, or *default* if it is empty. Raises `click.Abort` and KeyboardInterrupt.
-
-    A *hidden* line is drawn as stars. No line is remembered.
-    """
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import DummyHistory
-    from prompt_toolkit.utils import is_dumb_terminal
-
-    ends = f" [{default}]: " if default else ": "
-    if is_dumb_terminal():  # it cannot draw over what it has shown
-        unseen: str = click.prompt(question, default=default, show_default=bool(default), hide_input=hidden)
-        return unseen
-    session: PromptSession[str] = PromptSession(
-        [("bold", question), ("", ends)],
-        history=DummyHistory(),
-        is_password=hidden,
-    )
-    try:
-        return session.prompt() or default
-    except EOFError as error:
-        raise click.Abort from error

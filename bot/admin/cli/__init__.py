@@ -19,7 +19,7 @@ from bot.admin.cli.backup import backup, restore
 from bot.admin.cli.extensions import extensions
 from bot.admin.cli.reports import audit, dead_letters, usage, why
 from bot.admin.cli.serve import ask, chat, run
-from bot.admin.cli.setup import check, init, schema
+from bot.admin.cli.settings import check, schema
 from bot.admin.cli.status import events, status
 from bot.admin.cli.threads import threads
 from bot.config.built_in_extensions import BUILT_IN
@@ -130,7 +130,7 @@ async def _serve(settings: Settings, transport: Transport) -> None:
 
 
 for command in (
-    init, chat, ask, run, status, events, check, threads, why, usage, dead_letters, audit, backup, restore, schema,
+    chat, ask, run, status, events, check, threads, why, usage, dead_letters, audit, backup, restore, schema,
     extensions,
 ):  # fmt: skip
     main.add_command(command)

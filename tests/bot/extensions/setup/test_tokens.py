@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.admin.setup import tokens
+from bot.extensions.setup import tokens
 
 SLACK = "xoxb-1234-5678-abcDEF"
 

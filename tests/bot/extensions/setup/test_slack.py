@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from bot.admin.setup.tokens import read_piped
 from bot.config.settings import Settings
+from bot.extensions.setup.tokens import read_piped
 from bot.ports.status import NoStatus
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
 from transports.slack.setup import LONGEST_LINK, link
@@ -237,7 +237,7 @@ async def test_a_flag_of_the_other_platform_is_refused(setup, workspace):
 
 
 async def test_beside_a_running_bot_no_socket_is_opened_and_none_is_started(setup, workspace, monkeypatch):
-    monkeypatch.setattr("bot.admin.setup.wizard.find_running_bot", lambda _: NoStatus("mute", 4711))
+    monkeypatch.setattr("bot.extensions.setup.wizard.find_running_bot", lambda _: NoStatus("mute", 4711))
     setup.env = TOKENS
     where = ("--api-base-url", workspace.api_base_url)
     done = await setup.run("slack", "--model", "offline/demo", "--yes", *where)

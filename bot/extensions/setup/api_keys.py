@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bot.admin.setup import tokens
-from bot.admin.setup.dialog import SetupScreen
-from bot.admin.setup.draft import SettingsDraft
 from bot.config.load import resolve_secret
 from bot.config.settings import Provider, Settings
+from bot.extensions.setup import tokens
+from bot.extensions.setup.dialog import SetupScreen
+from bot.extensions.setup.draft import SettingsDraft
 from bot.llm.build import is_local
 from bot.llm.model_failures import KEY_PAGES
 from bot.llm.remedy import title

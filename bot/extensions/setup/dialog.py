@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+import click
 from rich.status import Status
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from bot.guards.redaction import Masker
-from bot.host.terminal import MARKS, console, prompt
+from bot.host.terminal import MARKS, console
 from bot.ports.config_error import ConfigInvalid
 
 T = TypeVar("T")
@@ -108,3 +109,27 @@ class SetupScreen:
                 return read(prompt(question, default, hidden=hidden).strip())
             except ConfigInvalid as error:
                 self.say(str(error), state="warn")
+
+
+def prompt(question: str, default: str, *, hidden: bool) -> str:
+    """Read one line from the terminal, or *default* if it is empty. Raises `click.Abort` and KeyboardInterrupt.
+
+    A *hidden* line is drawn as stars. No line is remembered.
+    """
+    from prompt_toolkit import PromptSession  # noqa: PLC0415 - slow, and not for `--yes`
+    from prompt_toolkit.history import DummyHistory  # noqa: PLC0415
+    from prompt_toolkit.utils import is_dumb_terminal  # noqa: PLC0415
+
+    ends = f" [{default}]: " if default else ": "
+    if is_dumb_terminal():  # it cannot draw over what it has shown
+        unseen: str = click.prompt(question, default=default, show_default=bool(default), hide_input=hidden)
+        return unseen
+    session: PromptSession[str] = PromptSession(
+        [("bold", question), ("", ends)],
+        history=DummyHistory(),
+        is_password=hidden,
+    )
+    try:
+        return session.prompt() or default
+    except EOFError as error:
+        raise click.Abort from error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.admin.setup.dialog import SetupScreen
-from bot.admin.setup.draft import SettingsDraft
-from bot.admin.setup.options import InitOptions
+from bot.extensions.setup.dialog import SetupScreen
+from bot.extensions.setup.draft import SettingsDraft
+from bot.extensions.setup.options import InitOptions
 from bot.host.setup import PlatformSetup
 from bot.ports.config_error import ConfigInvalid
 

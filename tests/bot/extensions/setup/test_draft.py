@@ -7,9 +7,9 @@ import stat
 
 import pytest
 
-from bot.admin.setup import draft as drafts
-from bot.admin.setup.draft import SettingsDraft
 from bot.config.load import load, resolve_secret
+from bot.extensions.setup import draft as drafts
+from bot.extensions.setup.draft import SettingsDraft
 from bot.ports.config_error import ConfigInvalid
 from threads.store.disk import PosixDisk, write_new
 

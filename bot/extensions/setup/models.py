@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import anyio
 
-from bot.admin.setup.api_keys import enter_key, file_of, pending
-from bot.admin.setup.dialog import SetupScreen
-from bot.admin.setup.draft import SettingsDraft
-from bot.admin.setup.options import InitOptions
 from bot.config.load import OFFLINE, secrets_of
 from bot.config.settings import MODEL_NAME, built_in_providers
+from bot.extensions.setup.api_keys import enter_key, file_of, pending
+from bot.extensions.setup.dialog import SetupScreen
+from bot.extensions.setup.draft import SettingsDraft
+from bot.extensions.setup.options import InitOptions
 from bot.llm.catalog import Catalog
 from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
 from bot.llm.model_failures import explain_failure

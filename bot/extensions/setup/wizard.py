@@ -9,13 +9,13 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from bot.admin.setup.dialog import SetupScreen
-from bot.admin.setup.draft import SettingsDraft, owned_by_another
-from bot.admin.setup.models import ModelChoice, ModelSelection
-from bot.admin.setup.options import InitOptions
-from bot.admin.setup.people import AccessSetup
-from bot.admin.setup.platforms import PlatformDraft
 from bot.config.load import OFFLINE
+from bot.extensions.setup.dialog import SetupScreen
+from bot.extensions.setup.draft import SettingsDraft, owned_by_another
+from bot.extensions.setup.models import ModelChoice, ModelSelection
+from bot.extensions.setup.options import InitOptions
+from bot.extensions.setup.people import AccessSetup
+from bot.extensions.setup.platforms import PlatformDraft
 from bot.host.extension import transport_kinds
 from bot.host.model_settings import model_faults, unpriced
 from bot.host.status_client import find_running_bot

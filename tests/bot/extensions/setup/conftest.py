@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.admin.cli import main
-from bot.admin.setup import dialog, models
+from bot.extensions.setup import dialog, models
 from transports.slack import setup as slack_setup
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "DISCORD_TOKEN")
@@ -44,7 +44,7 @@ class Setup:
 
         if answers is not None:
             self.patch.setattr(dialog, "prompt", prompt)
-            self.patch.setattr("bot.admin.cli.setup.on_terminal", lambda: True)
+            self.patch.setattr("bot.extensions.setup.command.on_terminal", lambda: True)
         command = ["init", *arguments, "--settings", str(self.settings)]
         environ = dict.fromkeys(KEYS) | self.env
         done = await anyio.to_thread.run_sync(

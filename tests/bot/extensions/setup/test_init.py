@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.admin.setup import models
+from bot.extensions.setup import models
 from bot.llm.detect_model import LOCAL_SERVERS
 from tests.fakes import openai
 from tests.fakes.http import Reply, Stall

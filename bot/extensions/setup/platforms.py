@@ -11,12 +11,12 @@ from contextlib import aclosing
 import anyio
 from pydantic import JsonValue
 
-from bot.admin.setup import tokens
-from bot.admin.setup.dialog import SetupScreen
-from bot.admin.setup.draft import SettingsDraft
-from bot.admin.setup.options import InitOptions
-from bot.admin.setup.tokens import read_piped, read_secret
 from bot.config.settings import Settings
+from bot.extensions.setup import tokens
+from bot.extensions.setup.dialog import SetupScreen
+from bot.extensions.setup.draft import SettingsDraft
+from bot.extensions.setup.options import InitOptions
+from bot.extensions.setup.tokens import read_piped, read_secret
 from bot.host.checks import Context
 from bot.host.extension import TransportKind
 from bot.host.setup import PlatformSetup, Token
