@@ -1,1 +1,1 @@
-"""What an operator uses: the command line, reports, status, backup and dead letters."""
+"""What an operator uses: the command line, reports, status and dead letters."""

@@ -33,6 +33,7 @@ class BuiltIn:
 
 
 BUILT_IN: Mapping[str, BuiltIn] = {
+    "backup": BuiltIn("bot.extensions.backup.extension", commands=("backup", "restore")),
     "browser": BuiltIn("bot.extensions.browser.extension", tools=("browser",)),
     "doctor": BuiltIn("bot.extensions.doctor.extension", commands=("doctor",)),
     "mcp": BuiltIn("bot.extensions.mcp.extension", keys=("mcp_servers",), commands=("mcp",)),

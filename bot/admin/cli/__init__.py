@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from bot.admin.cli.backup import backup, restore
 from bot.admin.cli.extensions import extensions
 from bot.admin.cli.reports import audit, dead_letters, usage, why
 from bot.admin.cli.serve import ask, chat, run
@@ -130,7 +129,7 @@ async def _serve(settings: Settings, transport: Transport) -> None:
 
 
 for command in (
-    chat, ask, run, status, events, check, threads, why, usage, dead_letters, audit, backup, restore, schema,
+    chat, ask, run, status, events, check, threads, why, usage, dead_letters, audit, schema,
     extensions,
 ):  # fmt: skip
     main.add_command(command)

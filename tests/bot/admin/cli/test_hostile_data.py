@@ -18,7 +18,7 @@ from bot.host.checks import Context
 from bot.reports.workspace_files import files_of
 from bot.store.data_version import READ_AT_THE_START
 from bot.store.layout import KINDS, Step
-from tests.bot.store.archives import nested_folders
+from tests.bot.extensions.backup.archives import nested_folders
 from tests.serving import serving
 from threads.errors import NewerSchema
 

@@ -11,7 +11,6 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
-from bot.admin import backup
 from bot.admin.cli import main
 from bot.budget.budgets import Call, Commit
 from bot.host.terminal import Column, print_table
@@ -213,57 +212,29 @@ def test_plain_columns_line_up_whatever_people_are_called(capsys):
         ["usage"],
         ["audit"],
         ["dead-letters", "list"],
-        ["backup", "-"],
     ],
     ids=lambda words: words[0],
 )
 def test_a_typo_in_the_settings_keeps_nobody_from_looking_at_a_named_folder(tmp_path, command):
-    data, settings, copy = tmp_path / "data", tmp_path / "settings.json", tmp_path / "copy.tar.gz"
+    data, settings = tmp_path / "data", tmp_path / "settings.json"
     write_thread(data, "1.1", *exchange(1))
-    words = [str(copy) if word == "-" else word for word in command]
-    good = threadfast(data, *words)
-    copy.unlink(missing_ok=True)
+    good = threadfast(data, *command)
     settings.write_text('{"max_tokens": "many"}')
-    bad = threadfast(data, *words, "--settings", str(settings))
+    bad = threadfast(data, *command, "--settings", str(settings))
     assert bad.exit_code == good.exit_code
     assert "settings: max_tokens: " in bad.stderr
     assert "Only text that looks like a secret is masked" in bad.stderr
-    if command[0] != "backup":
-        assert bad.stdout == good.stdout
-    without = CliRunner().invoke(main, [*words, "--settings", str(settings)])
+    assert bad.stdout == good.stdout
+    without = CliRunner().invoke(main, [*command, "--settings", str(settings)])
     assert without.exit_code == 78
 
 
 def test_commands_that_serve_or_write_take_no_faulty_settings(tmp_path):
     (tmp_path / "settings.json").write_text('{"max_tokens": "many"}')
-    (tmp_path / "copy.tar.gz").touch()
-    for words in (["run"], ["chat"], ["restore", str(tmp_path / "copy.tar.gz")]):
-        result = threadfast(tmp_path / "data", *words, "--settings", str(tmp_path / "settings.json"))
+    for word in ("run", "chat"):
+        result = threadfast(tmp_path / "data", word, "--settings", str(tmp_path / "settings.json"))
         assert result.exit_code == 78
     assert not (tmp_path / "data").exists()
-
-
-def test_a_restore_says_what_no_backup_holds(tmp_path):
-    write_thread(tmp_path / "data", "1.1", *exchange(1))
-    file = tmp_path / "copy.tar.gz"
-    assert threadfast(tmp_path / "data", "backup", str(file)).exit_code == 0
-    result = threadfast(tmp_path / "again", "restore", str(file))
-    assert result.exit_code == 0
-    assert "settings.json and credentials/ are in no backup" in result.stdout
-
-
-@pytest.mark.parametrize(("problems", "left"), [((), 1), (("notes: unreadable",), 3)])
-def test_older_backups_go_only_when_the_new_one_is_whole(tmp_path, monkeypatch, problems, left):
-    data, kept = tmp_path / "data", tmp_path / "kept"
-    write_thread(data, "1.1", *exchange(1))
-    kept.mkdir()
-    for day in (1, 2):
-        (kept / f"threadfast-backup-2026010{day}T000000Z.tar.gz").write_bytes(b"old")
-    real = backup.back_up
-    monkeypatch.setattr(backup, "back_up", lambda *given: replace(real(*given), problems=problems))
-    done = threadfast(data, "backup", str(kept), "--keep", "1")
-    assert done.exit_code == bool(problems), done.output
-    assert len(list(kept.iterdir())) == left
 
 
 SCOPED = {

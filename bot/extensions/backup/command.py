@@ -12,8 +12,8 @@ import click
 from bot.host.invocation import data_option, fail, json_option, load, print_json, refuse, settings_option
 
 if TYPE_CHECKING:
-    from bot.admin.backup import Report
-    from bot.store.archive import Read
+    from bot.extensions.backup.archive import Read
+    from bot.extensions.backup.snapshot import Report
 
 PATTERN = "threadfast-backup-*.tar.gz"
 SHOWN = 10
@@ -62,7 +62,7 @@ def backup(
         return
     from dataclasses import asdict
 
-    from bot.admin.backup import back_up, size_of
+    from bot.extensions.backup.snapshot import back_up, size_of
     from bot.host.terminal import progress_bar
     from threads.errors import BotError
 
@@ -106,8 +106,8 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
     At its next start it reads from the platforms what was said since, and answers what is not answered yet, as far
     back as recovery.max_age_s allows.
     """
+    from bot.extensions.backup.restore import restore as bring_back
     from bot.host.terminal import progress_bar
-    from bot.store.restore import restore as bring_back
     from threads.errors import BotError
     from threads.store.data_folder import FolderTaken
 
@@ -137,8 +137,8 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
 
 
 def _verify(file: Path, as_json: bool) -> None:
+    from bot.extensions.backup.archive import verify
     from bot.reports.safe_text import flat
-    from bot.store.archive import verify
     from threads.errors import BotError
 
     try:

@@ -7,23 +7,21 @@ import random
 import tarfile
 import zlib
 from collections import Counter
-from datetime import timedelta
-from functools import partial
+from contextlib import suppress
 
 import anyio
 import pytest
 
-from bot.admin import backup
-from bot.admin.backup import BackupFailed, Report, back_up, copy_steps
 from bot.budget.ledger import Ledger
-from bot.store import restore
-from bot.store.archive import BackupDamaged, read, verify
+from bot.extensions.backup import restore, snapshot
+from bot.extensions.backup.archive import BackupDamaged, read, verify
+from bot.extensions.backup.snapshot import BackupFailed, Report, back_up, copy_steps
+from bot.store import unfinished_restore
 from bot.store.layout import Step
-from bot.store.restored_answers import Restored, skip_answered
-from tests.bot.store.archives import now, put_back, tree
+from tests.bot.extensions.backup.archives import now, put_back, tree
 from tests.patience import WITHIN_S
 from tests.serving import Chat, serving
-from threads.errors import NewerSchema, StoreUnavailable, TransportUnavailable
+from threads.errors import NewerSchema
 from threads.journal.records import Ledger as Promises
 from threads.journal.records import record_adapter
 from threads.model import ThreadId
@@ -168,7 +166,7 @@ async def test_what_a_conversation_cost_is_in_every_copy_that_knows_the_conversa
 
 async def test_a_schedule_that_changes_while_the_journal_is_read_is_read_again(data, tmp_path, monkeypatch):
     changes = iter([b"new 1", b"new 2"])
-    honest = backup.read_content
+    honest = snapshot.read_content
 
     def content(path):
         found = honest(path)
@@ -176,7 +174,7 @@ async def test_a_schedule_that_changes_while_the_journal_is_read_is_read_again(d
             (data / "schedules.json").write_bytes(change)
         return found
 
-    monkeypatch.setattr(backup, "read_content", content)
+    monkeypatch.setattr(snapshot, "read_content", content)
     (data / "schedules.json").write_bytes(b"old")
     back_up(data, tmp_path / "b.tar.gz", now)
     put_back(tmp_path / "b.tar.gz", tmp_path / "again")
@@ -338,7 +336,7 @@ async def test_more_than_there_is_room_for_is_not_begun(data, tmp_path):
 
 
 async def test_a_backup_of_a_newer_version_is_refused(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(backup, "DATA_VERSION", 2)
+    monkeypatch.setattr(snapshot, "DATA_VERSION", 2)
     back_up(data, tmp_path / "b.tar.gz", now)
     with pytest.raises(NewerSchema, match="update"):
         put_back(tmp_path / "b.tar.gz", tmp_path / "again")
@@ -354,9 +352,6 @@ async def test_a_restore_that_is_killed_anywhere_is_not_begun_or_finished_by_the
     class Killed(BaseException):
         pass
 
-    def kill():
-        raise Killed
-
     honest = restore.Path.rename
     for deadly in range(40):
         target = tmp_path / f"target{deadly}"
@@ -366,60 +361,25 @@ async def test_a_restore_that_is_killed_anywhere_is_not_begun_or_finished_by_the
         renames = iter([None] * deadly)
 
         def rename(path, to, *, left=renames):
-            next(left, Killed) and kill()
+            if next(left, Killed):
+                raise Killed
             return honest(path, to)
 
         monkeypatch.setattr(restore.Path, "rename", rename)
-        try:
+        killed = True
+        with suppress(Killed):
             put_back(file, target, force=True)
-        except Killed:
-            killed = True
-        else:
             killed = False
         monkeypatch.undo()
-        if not (target / restore.MARK).exists() and killed:
-            restore.finish(target)
-            (target / f"{restore.MARK}.tmp").unlink()
+        if not (target / unfinished_restore.MARK).exists() and killed:
+            unfinished_restore.finish(target)
+            (target / f"{unfinished_restore.MARK}.tmp").unlink()
             assert tree(target) == {"journal.jsonl": b"old\n", "models.json": b"old"}
             continue
-        restore.finish(target)
+        unfinished_restore.finish(target)
         assert tree(target) == wanted
         (aside,) = target.glob("before-*")
         assert sorted(path.name for path in aside.iterdir()) == ["journal.jsonl", "models.json"]
         if not killed:
             return
     raise AssertionError("never came to its end")
-
-
-async def test_a_message_that_cannot_be_looked_up_now_is_not_taken_now():
-    class Unreachable:
-        finds = True
-
-        async def find(self, thread, key):
-            raise TransportUnavailable("down")
-
-    taken = []
-
-    async def receive(event):
-        taken.append(event)
-
-    async def unknown(key):
-        return False
-
-    seat = Chat()
-    seat.sink = skip_answered(
-        receive, Restored(backup="b", backup_at=now(), restored_at=now()), unknown, {"fake": Unreachable()}
-    )
-    with pytest.raises(StoreUnavailable):
-        await seat.send("hello")
-    later = now() - timedelta(days=400)
-    seat.sink = skip_answered(
-        receive, Restored(backup="b", backup_at=later, restored_at=later), unknown, {"fake": Unreachable()}
-    )
-    await seat.send("said since the restore")
-    assert [event.text for event in taken] == ["said since the restore"]
-
-
-async def test_without_a_restore_nothing_stands_between_a_platform_and_the_bot():
-    receive = partial(print)
-    assert skip_answered(receive, None, lambda _: None, {}) is receive

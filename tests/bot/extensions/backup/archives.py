@@ -4,7 +4,7 @@ import os
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from bot.store import restore
+from bot.extensions.backup import restore
 
 
 def now():

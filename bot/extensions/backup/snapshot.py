@@ -43,8 +43,19 @@ from typing import IO
 
 from pydantic import BaseModel
 
-from bot.store.archive import ABOUT, BELOW, CONTENTS, VERSION, About, Contents, Sum, encoded_path
-from bot.store.layout import DATA_VERSION, KINDS, Step, files_of, is_reserved, kind_of, never
+from bot.extensions.backup.archive import (
+    ABOUT,
+    BELOW,
+    CONTENTS,
+    VERSION,
+    About,
+    Contents,
+    Sum,
+    encoded_path,
+    is_reserved,
+    never,
+)
+from bot.store.layout import DATA_VERSION, KINDS, Step, files_of, kind_of
 from threads.errors import BotError
 from threads.store.disk import PosixDisk
 

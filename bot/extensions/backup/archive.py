@@ -19,7 +19,7 @@ from typing import IO, Annotated, Self
 
 from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError
 
-from bot.store.layout import DATA_VERSION, is_reserved, never
+from bot.store.layout import DATA_VERSION, Step, kind_of
 from threads.errors import BotError, NewerSchema
 
 VERSION = 1
@@ -60,6 +60,18 @@ class Contents(BaseModel):
     files: dict[str, Sum]
     skipped: list[str] = []
     problems: list[str] = []
+
+
+def never(path: PurePosixPath) -> bool:
+    """Return whether a file only matters to the running process, such as a lock or a temporary file."""
+    kind = kind_of(path)
+    return kind.step is Step.NEVER if kind else path.suffix in {".tmp", ".sock"}
+
+
+def is_reserved(folder: PurePosixPath) -> bool:
+    """Return whether a folder at this path would be in the way of a file of ours."""
+    kind = kind_of(folder.with_suffix("") if folder.suffix == ".tmp" else folder)
+    return kind is not None and (kind.step is Step.NEVER or not kind.pattern.endswith("**"))
 
 
 def encoded_path(path: PurePosixPath) -> str:

@@ -10,11 +10,11 @@ import tarfile
 
 import pytest
 
-from bot.admin.backup import DEEPEST, back_up, size_of
-from bot.store.archive import ABOUT, CONTENTS, BackupDamaged, verify
+from bot.extensions.backup.archive import ABOUT, CONTENTS, BackupDamaged, verify
+from bot.extensions.backup.restore import RestoreRefused
+from bot.extensions.backup.snapshot import DEEPEST, back_up, size_of
 from bot.store.data_version import prepare
-from bot.store.restore import RestoreRefused
-from tests.bot.store.archives import nested_folders, now, put_back, tree
+from tests.bot.extensions.backup.archives import nested_folders, now, put_back, tree
 from threads.errors import NewerSchema
 
 WORKSPACE = "threads/fake/W~C~1.0/workspace"
