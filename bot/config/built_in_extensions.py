@@ -43,6 +43,9 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         schemas={"playbook": "bot.extensions.playbooks.definition:json_schema"},
     ),
     "postgres": BuiltIn("bot.extensions.postgres.extension", stores=("postgres",), commands=("migrate",)),
+    "reports": BuiltIn(
+        "bot.extensions.reports.extension", commands=("threads", "why", "usage", "dead-letters", "audit")
+    ),
     "schedule": BuiltIn("bot.extensions.schedule.extension", tools=("schedule",)),
     "setup": BuiltIn("bot.extensions.setup.extension", commands=("init",)),
     "shell": BuiltIn("bot.extensions.shell.extension", keys=("tools.sandbox",), tools=("shell",)),

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from bot.admin.cli.extensions import extensions
-from bot.admin.cli.reports import audit, dead_letters, usage, why
 from bot.admin.cli.serve import ask, chat, run
 from bot.admin.cli.settings import check, schema
 from bot.admin.cli.status import events, status
-from bot.admin.cli.threads import threads
 from bot.config.built_in_extensions import BUILT_IN
 from bot.config.network import normalize_proxies
 from bot.host.invocation import Program, find_settings
@@ -128,8 +126,5 @@ async def _serve(settings: Settings, transport: Transport) -> None:
     await serve(with_owner(settings), {}, model=settings.model, make_transports=lambda _: [transport])
 
 
-for command in (
-    chat, ask, run, status, events, check, threads, why, usage, dead_letters, audit, schema,
-    extensions,
-):  # fmt: skip
+for command in (chat, ask, run, status, events, check, schema, extensions):
     main.add_command(command)

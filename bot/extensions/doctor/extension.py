@@ -2,6 +2,4 @@
 
 from bot.host.extension import Extension
 
-extension = Extension(
-    "doctor", "checks everything the bot needs, and fixes what is safe to fix", page="docs/operations.md"
-)
+extension = Extension("doctor", "checks everything the bot needs", page="docs/operations.md")

@@ -224,7 +224,7 @@ def test_ctrl_c_ends_it_without_a_word(tmp_path, monkeypatch):
     def pressed():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["bot.admin.cli.threads"], "look_again", pressed)
+    monkeypatch.setattr(sys.modules["bot.extensions.reports.threads"], "look_again", pressed)
     write_thread(tmp_path, "1.1", *exchange(1))
     result = threadfast(tmp_path, "threads", "show", "1.1", "--follow")
     assert (result.exit_code, result.stderr) == (130, "")

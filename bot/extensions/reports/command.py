@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
-from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, reads_data, shared_store
+from bot.extensions.reports.data_folder import SINCE, DataFolder, look_again, reads_data, shared_store
+from bot.extensions.reports.threads import threads
 from bot.host.invocation import fail, json_option, print_json, refuse
 
 if TYPE_CHECKING:
     from bot.observe.audit import AuditRecord
     from bot.reports.dead_letters import DeadLetter
     from bot.reports.message_story import Story
+
+__all__ = ["audit", "dead_letters", "threads", "usage", "why"]
 
 LEDGER_FILES = 5
 """Files of the ledger, of about 2 MB each, that are read without a progress bar."""
@@ -35,7 +41,7 @@ def why(data: DataFolder, message: str, thread: str, as_json: bool) -> None:
     """
     from functools import partial
 
-    from bot.host.terminal import progress
+    from bot.extensions.reports.tables import progress
     from bot.reports import message_story
 
     over = partial(progress, what="Looking through threads")
@@ -66,7 +72,7 @@ def _value(story: Story) -> dict[str, object]:
 
 
 def _print_story(data: DataFolder, story: Story) -> None:
-    from bot.host.terminal import Column, print_table, width
+    from bot.extensions.reports.tables import Column, print_table, width
     from bot.reports.safe_text import SHOWN, line, plain
 
     click.echo(f"Message {plain(story.message_id)} in {plain(story.thread)}, {story.events[0].at[:10]} (UTC)")
@@ -100,18 +106,18 @@ def usage(
     as_json: bool,
 ) -> None:
     """Show spending and limits. Works while the bot runs."""
-    from bot.admin import usage as usage_report
     from bot.budget.accounts import spent_on
     from bot.budget.budgets import Policy
     from bot.config.scopes import day_limits
-    from bot.host import terminal
+    from bot.extensions.reports import tables
+    from bot.extensions.reports import usage as usage_report
     from bot.reports.budget_state import budgets
     from bot.reports.usage import By, period, reports
 
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
     now = datetime.now(UTC)
-    over = partial(terminal.progress, what="Reading the ledger", few=LEDGER_FILES)
+    over = partial(tables.progress, what="Reading the ledger", few=LEDGER_FILES)
     days = period(since, month, now)
     groups = [by, *(one for one in get_args(By) if as_html and one != by)]
     report, *others = reports(data.reader, groups, days, over)
@@ -120,7 +126,7 @@ def usage(
         policy = Policy.of(settings.budget, day_limits(settings))
         report.limits = spent_on(now.date().isoformat(), budgets(data.reader), policy)
     if as_html:
-        from bot.page.export import write_usage
+        from bot.extensions.reports.export import write_usage
 
         write_usage(sys.stdout, [report, *others], report.limits, data.mask)
     elif as_json:
@@ -143,32 +149,52 @@ def audit(
 
     With --follow, --json prints one object per line.
     """
-    from bot.reports.audit_trail import Filter, as_value, feedback_count, read_audit
+    from bot.reports.audit_trail import Filter, read_audit
 
     names = [found.name for found in data.reader.find(thread)] or [thread] if thread else []
     records = read_audit(data.reader, Filter(since, kind, names), data.damage, look_again if follow else None)
     if follow:
         for record in records:
             if as_json:
-                data.print_json(as_value(record), indent=None)
+                data.print_json(_record_value(record), indent=None)
             else:
                 click.echo("  ".join(_cells(data, record)))
     elif as_json:
-        values = [as_value(record) for record in records]
+        values = [_record_value(record) for record in records]
         data.print_json({"records": values, "damaged_lines": data.damage.lines})
     elif found := list(records):
-        from bot.host.terminal import Column, print_table
+        from bot.extensions.reports.tables import Column, print_table
 
         columns = [Column("When (UTC)", "whole"), Column("Kind", "whole", style="bold"), Column("Who", "cut")]
         print_table([*columns, Column("What")], [_cells(data, record) for record in found])
-        if count := feedback_count(found):
+        if count := _feedback_count(found):
             click.echo(count)
     else:
         click.echo(f"Nothing in the audit since {since[:16].replace('T', ' ')} (UTC).")
 
 
+def _record_value(record: AuditRecord) -> dict[str, object]:
+    value = asdict(record)
+    del value["v"]
+    return value
+
+
+def _feedback_count(records: Iterable[AuditRecord]) -> str:
+    """Return how many answers were good and bad; blank without feedback.
+
+    A person's last verdict on an answer counts.
+    """
+    verdicts = {
+        (record.thread_id, record.message_id, record.author): record.details.get("verdict")
+        for record in records
+        if record.kind == "feedback"
+    }
+    count = Counter(verdicts.values())
+    return f"Feedback: {count['up']} up, {count['down']} down." if count else ""
+
+
 def _cells(data: DataFolder, record: AuditRecord) -> list[str]:
-    from bot.host.terminal import WIDE, width
+    from bot.extensions.reports.tables import WIDE, width
     from bot.reports.audit_trail import describe
     from bot.reports.safe_text import SHOWN, line
 
@@ -190,7 +216,7 @@ def dead_letters() -> None:
 def _letters(data: DataFolder) -> list[DeadLetter]:
     from functools import partial
 
-    from bot.host.terminal import progress
+    from bot.extensions.reports.tables import progress
     from bot.reports.dead_letters import dead_letters as read
 
     return read(data.reader, partial(progress, what="Looking through threads"))
@@ -201,9 +227,7 @@ def _letters(data: DataFolder) -> list[DeadLetter]:
 @reads_data
 def list_dead_letters(data: DataFolder, as_json: bool) -> None:
     """List dead letters, oldest first. It shows the state of those that were resubmitted."""
-    from dataclasses import asdict
-
-    from bot.host.terminal import WIDE, Column, print_table, width
+    from bot.extensions.reports.tables import WIDE, Column, print_table, width
     from bot.reports.safe_text import line
     from threads.model import with_quoted
 
@@ -250,7 +274,7 @@ def _put_back(data: DataFolder, letter: DeadLetter) -> tuple[str, str]:
     """Make the message pending again, and return its new id and when it is served."""
     import anyio
 
-    from bot.admin.dead_letters import resubmissions, resubmit
+    from bot.extensions.reports.resubmission import resubmissions, resubmit
     from threads.store.data_folder import FolderTaken
 
     if reader := shared_store(data.loaded):

@@ -4,9 +4,9 @@ import tracemalloc
 import anyio
 import pytest
 
-from bot.admin import usage as usage_report
 from bot.budget.budgets import Call, Carried, Commit, Reserve, record_adapter
 from bot.budget.ledger import Ledger
+from bot.extensions.reports import usage as usage_report
 from bot.ports.model import Usage
 from bot.reports.files import FileReader
 from bot.reports.usage import report as read_report

@@ -18,8 +18,8 @@ from tests.bot.admin.cli.data_folders import (
     write_records,
     write_thread,
 )
-from tests.bot.admin.cli.test_usage_command import spend
 from tests.bot.budget.ledgers import Time
+from tests.bot.extensions.reports.test_usage_command import spend
 from tests.fakes import anthropic as a
 from tests.serving import anthropic, serving
 from threads.journal.records import Received, Settled, Started, record_adapter

@@ -9,8 +9,7 @@ from typing import TextIO
 
 from bot.budget.accounts import WHOSE
 from bot.budget.money import dollars, micros, usd
-from bot.host import terminal
-from bot.host.terminal import Column
+from bot.extensions.reports.tables import WIDE, Column, print_table, width
 from bot.ports.status import Spend
 from bot.reports.safe_text import plain
 from bot.reports.usage import Line, Report
@@ -51,11 +50,11 @@ def show(result: Report, out: TextIO) -> None:
     if not result.lines:
         out.write(f"{_nothing(result)}\n")
     else:
-        terminal.print_table(*_rows(result), out=out)
+        print_table(*_rows(result), out=out)
     out.writelines(f"{remark}\n" for remark in _remarks(result))
     if result.limits:
         out.write("\n")
-        terminal.print_table(*_limits(result.limits), out=out)
+        print_table(*_limits(result.limits), out=out)
 
 
 def _nothing(result: Report) -> str:
@@ -69,7 +68,7 @@ def _rows(result: Report) -> tuple[list[Column], list[list[str]]]:
     first = Column(result.by.capitalize(), "whole", style="bold", foot="Total")
     counts = zip(("Calls", "Prompt", "Cached", "Output", "Cost"), _counts(total), strict=True)
     columns = [first, *(Column(title, "whole", right=True, foot=foot) for title, foot in counts)]
-    bars = result.by != "thread" or terminal.width() >= terminal.WIDE  # the names leave no room for them
+    bars = result.by != "thread" or width() >= WIDE  # the names leave no room for them
     columns.append(Column("", style="cyan", on_terminal=True))
     most = max(line.micros for line in result.lines) if bars else 0
     return columns, [

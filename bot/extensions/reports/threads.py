@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, reads_data
+from bot.extensions.reports.data_folder import SINCE, DataFolder, look_again, reads_data
 from bot.host.invocation import fail, json_option, print_json
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 WIDEST = 140
 """Columns of a terminal that has room for the last message too."""
-
-
-"""How many threads a shell gets to complete a name."""
 
 
 @click.group()
@@ -43,7 +40,8 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
     from datetime import datetime
 
     from bot.budget.money import dollars
-    from bot.host.terminal import is_terminal, progress
+    from bot.extensions.reports.tables import progress
+    from bot.host.terminal import is_terminal
     from bot.reports.budget_state import budgets
     from bot.reports.thread import summary
 
@@ -72,7 +70,7 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
 def _print_list(data: DataFolder, summaries: list[tuple[Summary, int]]) -> None:
     """Print as many columns as there is room for: eighty hold when, how many, how it ended, and the id."""
     from bot.budget.money import usd
-    from bot.host.terminal import WIDE, Column, print_table, width
+    from bot.extensions.reports.tables import WIDE, Column, print_table, width
     from bot.reports.safe_text import line, plain
 
     room = width()
@@ -128,9 +126,9 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
     THREAD is its id, the end of its id, or a link to a message in Slack or Discord. With --follow, --json prints one
     object per line.
     """
-    from bot.host.terminal import print_texts
+    from bot.extensions.reports.tables import print_texts
+    from bot.extensions.reports.transcript_formats import on_screen, write_json, write_jsonl
     from bot.reports.thread import waiting
-    from bot.reports.transcript import on_screen, write_json, write_jsonl
 
     folder = _the_one(data.reader, thread)
     transcript = _transcript(data, folder, data.mask, last, look_again if follow else None)
@@ -178,9 +176,9 @@ def export_thread(
 
     THREAD is named as for `threads show`. Only you can read what is written (mode 0600). Existing files are replaced.
     """
-    from bot.host.terminal import progress
-    from bot.page.export import write_thread
-    from bot.reports.transcript import WRITERS
+    from bot.extensions.reports.export import write_thread
+    from bot.extensions.reports.tables import progress
+    from bot.extensions.reports.transcript_formats import WRITERS
 
     write = write_thread if form == "html" else WRITERS[form]
     if every == bool(thread):

@@ -68,7 +68,7 @@ class DataFolder:
 
     def print_json(self, value: object, indent: int | None = 2) -> None:
         """Print a JSON value with every text in it masked."""
-        from bot.reports.transcript import mask_strings
+        from bot.extensions.reports.transcript_formats import mask_strings
 
         click.echo(json.dumps(mask_strings(value, self.mask), indent=indent))
 
