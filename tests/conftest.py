@@ -1,4 +1,5 @@
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,8 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 MISSING = [one for one in BUILT_IN.values() if not one.is_here]
 """The extensions whose folder was deleted."""
-NEEDS = [words for one in MISSING for words in (f"{one.package}.", *(f'"{name}"' for name in one.commands))]
-"""What a test module has that needs one of them: an import, or a command of the program."""
+CALL = r'(\(|(?<![\w\])])\[|"-m", "bot", |BOT, )"{}"'
+NEEDS = [words for one in MISSING for words in (f"{one.package}.", *map(CALL.format, one.commands))]
+"""What a test module has that needs one of them: an import, or a call of a command."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -49,7 +51,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     path = collection_path.relative_to(TESTS).as_posix()
     if path.replace("/", ".") in [one.package for one in MISSING]:
         return True
-    if collection_path.suffix == ".py" and any(words in collection_path.read_text() for words in NEEDS):
+    if collection_path.suffix == ".py" and any(re.search(one, collection_path.read_text()) for one in NEEDS):
         return True
     return True if config.getoption("quick") and path in NOT_QUICK else None
 

@@ -315,3 +315,9 @@ def test_who_has_seen_enough_of_it_sees_no_stack_trace(settings_file, monkeypatc
     result = CliRunner().invoke(main, ["doctor", "--settings", str(settings_file)])
     assert result.exit_code == 1
     assert "Traceback" not in result.output
+
+
+def test_a_way_out_that_cannot_be_used_fails(settings_file, capsys):
+    settings_file.write_text('{"model": "offline/demo", "ca_file": "ours.pem"}')
+    assert run(settings_file, {"ALL_PROXY": "socks4://127.0.0.1:1080"}, offline=True) == 1
+    assert capsys.readouterr().out.count("The bot does not start (exit code 78).") == 2

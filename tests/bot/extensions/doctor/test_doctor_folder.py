@@ -1,11 +1,13 @@
 """What the doctor finds in and about a data folder, and what it fixes there."""
 
+import os
+
 import pytest
 
 import bot.extensions.doctor.data_folder as folder
 from bot.config.settings import Settings
 from bot.extensions.doctor.data_folder import check_folder, filesystem
-from bot.extensions.doctor.fixes import apply_fixes
+from bot.extensions.doctor.fixes import LEFT_S, apply_fixes
 from bot.extensions.doctor.records import check_records, summarize_journal
 from bot.host.checks import Context
 from threads.journal.records import Received, Settled, Started, record_adapter
@@ -166,3 +168,28 @@ async def test_tokens_that_others_may_read_are_told_and_closed(data):
     assert "threadfast doctor --fix" in modes.fix
     assert list(apply_fixes(Context(Settings(data=data), {}))) == [f"closed {tokens} to others (now 600)"]
     assert (await found(check_folder, data))["data.modes"].state == "ok"
+
+
+def test_only_what_we_began_to_write_is_deleted_and_never_through_a_link(data, tmp_path):
+    theirs, thread = tmp_path / "theirs", data / "threads" / "slack" / "T~C~1"
+    for place in (theirs, thread / "workspace", data / "usage"):
+        place.mkdir(parents=True)
+    (data / "audit").symlink_to(theirs)
+    ours = [data / "models.json.tmp", data / "usage" / "2026-11.jsonl.tmp", thread / "context.jsonl.tmp"]
+    others = [
+        data / "plan.tmp",
+        data / "IDENTITY.tmp",
+        theirs / "2026-11-22.jsonl.tmp",
+        thread / "workspace" / "mine.tmp",
+        data / "fresh.json.tmp",
+    ]
+    for path in (*ours, *others):
+        path.write_text("x")
+        if path.name != "fresh.json.tmp":
+            os.utime(path, (path.stat().st_mtime - 2 * LEFT_S,) * 2)
+    (data / "approvals.json.tmp").symlink_to(others[0])
+    done = list(apply_fixes(Context(Settings(data=data), {})))
+    assert len([line for line in done if line.startswith("deleted ")]) == len(ours)
+    assert not any(path.exists() for path in ours)
+    assert all(path.exists() for path in others)
+    assert (data / "approvals.json.tmp").is_symlink()
