@@ -1,4 +1,5 @@
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,8 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("others")
 
 
-MISSING = [one.module.rpartition(".")[0] for one in BUILT_IN.values() if not one.is_here]
+MISSING = [one for one in BUILT_IN.values() if not one.is_here]
 """The extensions whose folder was deleted."""
+CALL = r'(\(|(?<![\w\])])\[|"-m", "bot", |BOT, )"{}"'
+NEEDS = [words for one in MISSING for words in (f"{one.package}.", *map(CALL.format, one.commands))]
+"""What a test module has that needs one of them: an import, or a call of a command."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -45,15 +49,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not collection_path.is_relative_to(TESTS):
         return None
     path = collection_path.relative_to(TESTS).as_posix()
-    if path in {f"{module.replace('.', '/')}" for module in MISSING}:
+    if path.replace("/", ".") in [one.package for one in MISSING]:
         return True
-    if MISSING and collection_path.suffix == ".py" and _needs_missing(collection_path.read_text()):
+    if collection_path.suffix == ".py" and any(re.search(one, collection_path.read_text()) for one in NEEDS):
         return True
     return True if config.getoption("quick") and path in NOT_QUICK else None
-
-
-def _needs_missing(text: str) -> bool:
-    return any(f"{module}." in text for module in MISSING)
 
 
 @pytest.fixture(scope="session")

@@ -1,1 +1,1 @@
-"""What an operator uses: the command line, set-up, doctor, reports, status, backup and dead letters."""
+"""What an operator uses: the command line, and the status of the running bot."""

@@ -12,52 +12,46 @@ class BuiltIn:
     """An extension that comes with the program: its module, and what is asked for by name.
 
     These are its keys in settings.json, its names in `tools.enabled` and `store.kind`, its commands of the program,
-    each with the place of its `click` command, and its JSON Schemas, each with the place of what returns it. So they
-    are found without loading every extension, and a setting of one that is not here is told as such.
+    which its module ``command`` has by these names, and its JSON Schemas, each with the place of what returns it. So
+    they are found without loading every extension, and a setting of one that is not here is told as such.
     """
 
     module: str
     keys: Sequence[str] = ()
     tools: Sequence[str] = ()
     stores: Sequence[str] = ()
-    commands: Mapping[str, str] = field(default_factory=dict)
+    commands: Sequence[str] = ()
     schemas: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def package(self) -> str:
+        return self.module.rpartition(".")[0]
+
+    @property
     def is_here(self) -> bool:
-        return find_spec(self.module.rpartition(".")[0]) is not None
+        return find_spec(self.package) is not None
 
 
 BUILT_IN: Mapping[str, BuiltIn] = {
+    "backup": BuiltIn("bot.extensions.backup.extension", commands=("backup", "restore")),
     "browser": BuiltIn("bot.extensions.browser.extension", tools=("browser",)),
-    "mcp": BuiltIn(
-        "bot.extensions.mcp.extension",
-        keys=("mcp_servers",),
-        commands={"mcp": "bot.extensions.mcp.command:mcp"},
-    ),
+    "doctor": BuiltIn("bot.extensions.doctor.extension", commands=("doctor",)),
+    "mcp": BuiltIn("bot.extensions.mcp.extension", keys=("mcp_servers",), commands=("mcp",)),
     "playbooks": BuiltIn(
         "bot.extensions.playbooks.extension",
-        commands={"playbooks": "bot.extensions.playbooks.command:playbooks"},
+        commands=("playbooks",),
         schemas={"playbook": "bot.extensions.playbooks.definition:json_schema"},
     ),
-    "postgres": BuiltIn(
-        "bot.extensions.postgres.extension",
-        stores=("postgres",),
-        commands={"migrate": "bot.extensions.postgres.command:migrate"},
+    "postgres": BuiltIn("bot.extensions.postgres.extension", stores=("postgres",), commands=("migrate",)),
+    "reports": BuiltIn(
+        "bot.extensions.reports.extension", commands=("threads", "why", "usage", "dead-letters", "audit")
     ),
     "schedule": BuiltIn("bot.extensions.schedule.extension", tools=("schedule",)),
+    "setup": BuiltIn("bot.extensions.setup.extension", commands=("init",)),
     "shell": BuiltIn("bot.extensions.shell.extension", keys=("tools.sandbox",), tools=("shell",)),
-    "slack": BuiltIn(
-        "transports.slack.extension",
-        keys=("transports.slack",),
-        commands={"manifest": "transports.slack.command:manifest"},
-    ),
+    "slack": BuiltIn("transports.slack.extension", keys=("transports.slack",), commands=("manifest",)),
     "discord": BuiltIn("transports.discord.extension", keys=("transports.discord",)),
-    "web": BuiltIn(
-        "transports.web.extension",
-        keys=("transports.web",),
-        commands={"web": "transports.web.command:web"},
-    ),
+    "web": BuiltIn("transports.web.extension", keys=("transports.web",), commands=("web",)),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
     "voice": BuiltIn("bot.extensions.voice.extension", keys=("transcription",)),
 }

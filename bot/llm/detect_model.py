@@ -14,7 +14,7 @@ import anyio
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from bot.config.settings import Provider
+from bot.config.settings import Provider, Settings
 
 LOOPBACK = "127.0.0.1"
 PROBE_S = 0.3
@@ -66,6 +66,17 @@ class LocalModel(ModelChoice):
     """A model of a server on this machine."""
 
     provider: Provider
+
+
+async def with_model(settings: Settings, environ: Mapping[str, str]) -> tuple[Settings, str, str]:
+    """Return the model to use, and why. A detected local server becomes a provider."""
+    if "model" in settings.model_fields_set:
+        return settings, settings.model, "as the settings say"
+    choice = await choose(environ)
+    if choice.provider is not None:
+        providers = {**settings.providers, choice.model.partition("/")[0]: choice.provider}
+        settings = settings.model_copy(update={"providers": providers})
+    return settings, choice.model, choice.reason
 
 
 async def choose(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -89,28 +88,8 @@ def describe(record: AuditRecord) -> str:
     return ", ".join([summary, *rest] if summary else rest)
 
 
-def feedback_count(records: Iterable[AuditRecord]) -> str:
-    """Return how many answers were good and bad; blank without feedback.
-
-    A person's last verdict on an answer counts.
-    """
-    verdicts = {
-        (record.thread_id, record.message_id, record.author): record.details.get("verdict")
-        for record in records
-        if record.kind == "feedback"
-    }
-    count = Counter(verdicts.values())
-    return f"Feedback: {count['up']} up, {count['down']} down." if count else ""
-
-
 CAUSE = ("event", "error", "reason")
 
 
 def _cause(details: Mapping[str, JsonValue], names: Sequence[str] = CAUSE) -> str:
     return ": ".join(str(details[name]) for name in names if name in details)
-
-
-def as_value(record: AuditRecord) -> dict[str, object]:
-    value = asdict(record)
-    del value["v"]
-    return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pydantic_core import from_json, to_json
@@ -164,12 +164,3 @@ def waiting(reader: Reader, thread: str) -> list[Received]:
             case _:
                 pass
     return list(found.values())
-
-
-def as_value(entry: LogEntry, used: Sequence[ToolUse]) -> dict[str, object]:
-    """Return a line for JSON; a message comes with the tools that were *used* for it."""
-    value = asdict(entry)
-    del value["v"]
-    if entry.kind == "message":
-        value["tools"] = [asdict(one) for one in used]
-    return value

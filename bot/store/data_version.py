@@ -16,7 +16,7 @@ from pydantic_core import from_json
 
 from bot.ports.config_error import ConfigInvalid
 from bot.store.layout import DATA_VERSION, Step, files_of, kind_of
-from bot.store.restore import finish
+from bot.store.unfinished_restore import finish
 from threads.errors import NewerSchema
 from threads.store.disk import PosixDisk, read_or_empty, replace_file
 from threads.store.json_file import JsonState, read_state

@@ -21,7 +21,7 @@ DATA_VERSION = 1
 
 
 class Step(IntEnum):
-    """When a backup copies a file. `bot.admin.backup` explains the order."""
+    """When a backup copies a file. `bot.extensions.backup.snapshot` explains the order."""
 
     NEVER = 0
     MARKS = 1
@@ -115,18 +115,6 @@ def kind_of(path: PurePosixPath) -> Kind | None:
             None,
         )
     return next((kind for kind in KINDS if kind.covers(path)), None)
-
-
-def never(path: PurePosixPath) -> bool:
-    """Return whether a file only matters to the running process, such as a lock or a temporary file."""
-    kind = kind_of(path)
-    return kind.step is Step.NEVER if kind else path.suffix in {".tmp", ".sock"}
-
-
-def is_reserved(folder: PurePosixPath) -> bool:
-    """Return whether a folder at this path would be in the way of a file of ours."""
-    kind = kind_of(folder.with_suffix("") if folder.suffix == ".tmp" else folder)
-    return kind is not None and (kind.step is Step.NEVER or not kind.pattern.endswith("**"))
 
 
 def files_of(data: Path, step: Step) -> Iterator[PurePosixPath]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from itertools import chain
 from typing import TypeVar, TypeVarTuple
 
 import anyio
@@ -24,10 +23,12 @@ from bot.config.scopes import CurrentSettings, Effective, day_limits, enabled_an
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
-from bot.host.extension import extensions_of, thread_commands
+from bot.host.extension import thread_commands
+from bot.host.model_settings import used
 from bot.host.storage import Resources, Storage
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.catalog import Catalog, price_fix
+from bot.llm.catalog import Catalog
+from bot.llm.remedy import explain_to_operator
 from bot.observe.audit import AuditRecord, ignore
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
@@ -43,16 +44,8 @@ from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.agents import Agents, SchemaOf
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
-from bot.wiring.model_chain import (
-    ModelChain,
-    capability_faults,
-    reasoning_faults,
-    reasoning_warnings,
-    terms_of,
-    used,
-)
+from bot.wiring.model_chain import ModelChain, terms_of
 from bot.wiring.reload import Reload
-from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import leaving, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
@@ -416,26 +409,6 @@ def extension_commands(settings: Settings, tool_set: ToolSet) -> ExtensionComman
 def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
     """Return the web address of a thread, blank if it has none."""
     return next((edge.link(thread) for edge in transports if edge.name == thread.transport), "")
-
-
-def model_faults(settings: Settings) -> list[str]:
-    """Return the faults of the settings of models that only the catalog knows."""
-    catalog = Catalog.of(settings)
-    return [*reasoning_faults(settings, catalog), *capability_faults(settings, catalog)]
-
-
-def model_warnings(settings: Settings) -> list[str]:
-    """Return what the catalog finds odd in the settings of models, prices included."""
-    return [*unpriced(settings), *reasoning_warnings(settings, Catalog.of(settings))]
-
-
-def unpriced(settings: Settings) -> list[str]:
-    """Return a warning for each model in the settings whose price is unknown, and those of extensions."""
-    catalog, hard = Catalog.of(settings), settings.budget.mode == "hard"
-    then = "a hard budget refuses it" if hard else "what it costs is not counted"
-    names = [name for name in used(settings) if catalog.rate(name) is None]
-    warnings = [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
-    return [*warnings, *chain.from_iterable(one.warnings(settings) for one in extensions_of(settings))]
 
 
 async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outgoing: Outgoing) -> str:

@@ -12,10 +12,11 @@ from pydantic import JsonValue
 from bot.config.json_text import parse
 from bot.config.load import check_start, repeated_faults
 from bot.config.settings import Settings
+from bot.llm.detect_model import with_model
 from bot.llm.policies.structured_output import validator
 from bot.ports.config_error import ConfigInvalid
 from bot.wiring.app import serve
-from bot.wiring.chat import console_logs, with_model, with_owner
+from bot.wiring.chat import console_logs, with_owner
 from threads.model import Attachment, Incoming
 from transports.console import BAD_NAME, Console, OneQuestion, is_thread_name, read_attachment
 

@@ -20,15 +20,15 @@ from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.host.extension import thread_commands
+from bot.host.model_settings import offered, used
 from bot.host.store_reader import open_reader
-from bot.llm.detect_model import choose
+from bot.llm.detect_model import with_model
 from bot.observe.live_parts import LiveParts
 from bot.observe.logs import configure_logging
 from bot.ports.config_error import ConfigInvalid
 from bot.reports.thread import waiting
 from bot.routing.commands import with_extensions
 from bot.wiring.app import serve
-from bot.wiring.model_chain import offered, used
 from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
 from threads.model import ThreadId
@@ -152,17 +152,6 @@ def with_owner(settings: Settings) -> Settings:
     admins = (*settings.access.admins, CONSOLE_USER)
     access = settings.access.model_copy(update={"admins": admins})
     return settings.model_copy(update={"access": access})
-
-
-async def with_model(settings: Settings, environ: Mapping[str, str]) -> tuple[Settings, str, str]:
-    """Return the model to use, and why. A detected local server becomes a provider."""
-    if "model" in settings.model_fields_set:
-        return settings, settings.model, "as the settings say"
-    choice = await choose(environ)
-    if choice.provider is not None:
-        providers = {**settings.providers, choice.model.partition("/")[0]: choice.provider}
-        settings = settings.model_copy(update={"providers": providers})
-    return settings, choice.model, choice.reason
 
 
 def completed(started: Settings, model: str, settings: Settings) -> Settings:

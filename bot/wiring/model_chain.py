@@ -10,13 +10,12 @@ are a step and a call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
-from itertools import chain
 
 from bot import wording
 from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, uncached_size
@@ -27,6 +26,7 @@ from bot.config.scopes import Effective
 from bot.config.settings import ModelFacts, Provider, Settings
 from bot.guards.redaction import Masker
 from bot.host.agents import PlaceModels
+from bot.host.model_settings import CHOOSE, candidates, offered, reasoning_faults
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.build import build_adapter, build_gate, is_local, prepare_adapter
 from bot.llm.catalog import Catalog
@@ -62,8 +62,6 @@ OFFLINE = Provider(max_parallel=100_000)
 
 MORE = "Whoever runs this bot connects another with `threadfast init`, or names more in `fallback_models`."
 
-CHOOSE = "choose another one, or correct models.{} if that is wrong"
-
 HOW = "Say /model NAME, /model high, or both: /model NAME high."
 
 MOST_LISTED = 30
@@ -75,28 +73,6 @@ def _no_tokens(_: Request) -> int:
     return 0
 
 
-def candidates(settings: Settings, name: str) -> list[str]:
-    """Return the model, its downgrades at the same provider, and the fallbacks, in the order of use."""
-    provider, _, model = name.partition("/")
-    downgrades = settings.providers.get(provider, OFFLINE).model_map.get(model, ())
-    return list(
-        dict.fromkeys([name, *(f"{provider}/{other}" for other in downgrades), *settings.fallback_models])
-    )
-
-
-def used(settings: Settings) -> list[str]:
-    """Return the models that may be asked without anybody choosing them, for everybody and in scopes."""
-    everywhere = Effective(settings)
-    places = [everywhere, *(everywhere.override(scope) for scope in settings.scopes.values())]
-    found = (candidates(place.settings, place.settings.model) for place in places)
-    return list(dict.fromkeys(chain.from_iterable(found)))
-
-
-def offered(settings: Settings, default: str) -> list[str]:
-    """Return the models that a thread may choose: those in the settings, the default first."""
-    return list(dict.fromkeys([*candidates(settings, default), *settings.models]))
-
-
 def effort_of(settings: Settings, info: ModelInfo, chosen: Effort | None, *, fallback: bool) -> Effort | None:
     """Return how much a model reasons: what its thread chose, else its own setting, else the general one.
 
@@ -105,29 +81,6 @@ def effort_of(settings: Settings, info: ModelInfo, chosen: Effort | None, *, fal
     own = settings.models.get(info.name, ModelFacts()).reasoning
     wanted = ((own or chosen) if fallback else (chosen or own)) or settings.reasoning
     return wanted and nearest(wanted, info.efforts)
-
-
-def reasoning_faults(settings: Settings, catalog: Catalog) -> Iterator[str]:
-    """Yield a fault for each model that does not take the `reasoning` of its own settings."""
-    for name, facts in settings.models.items():
-        if facts.reasoning and facts.reasoning not in (takes := catalog.info(name).efforts):
-            fault = wording.effort_not_taken(name, facts.reasoning, takes)
-            yield f"models.{name}.reasoning: {fault}; correct models.{name}.efforts if that is wrong"
-
-
-def capability_faults(settings: Settings, catalog: Catalog) -> Iterator[str]:
-    """Yield a fault if the model lacks what every turn needs: a start refuses it."""
-    tools = (ToolSpec("any", "", {}),) if settings.tools.enabled else ()
-    if fault := missing(catalog.info(settings.model), Request("", (), tools)):
-        yield f"model: {fault}; {CHOOSE.format(settings.model)}"
-
-
-def reasoning_warnings(settings: Settings, catalog: Catalog) -> Iterator[str]:
-    """Yield a warning for each model that may answer and does not take the general `reasoning`."""
-    for name in candidates(settings, settings.model) if settings.reasoning else ():
-        takes, own = catalog.info(name).efforts, settings.models.get(name, ModelFacts()).reasoning
-        if own is None and settings.reasoning and settings.reasoning not in takes:
-            yield f"reasoning: {wording.effort_not_taken(name, settings.reasoning, takes)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.config.transports import TransportSection, served
 from bot.host.extension import TransportHost, extensions_of, transport_kinds
+from bot.host.model_settings import offered, used
 from bot.host.storage import Storage
+from bot.llm.detect_model import with_model
 from bot.observe.event_stream import EventStream
 from bot.observe.logs import configure_logging, log_format_for
 from bot.observe.shutdown import Stop
@@ -26,8 +28,7 @@ from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import Status
 from bot.wiring.app import serve
-from bot.wiring.chat import completed, say_model, to_person, with_model, with_owner
-from bot.wiring.model_chain import offered, used
+from bot.wiring.chat import completed, say_model, to_person, with_owner
 from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
 from transports.base.transport import Transport

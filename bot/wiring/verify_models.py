@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import anyio
 
 from bot.config.settings import Settings, settings_by_key
+from bot.llm.remedy import sentence
 from bot.llm.verify import Verification, verify
 from bot.ports.config_error import ConfigInvalid
-from bot.wiring.remedy import sentence
 
 log = logging.getLogger(__name__)
 

@@ -136,7 +136,7 @@ def events() -> set[str]:
 
 @pytest.fixture(scope="module")
 def findings() -> str:
-    places = [*(ROOT / "bot/admin/doctor").glob("*.py"), *(ROOT / "transports").glob("*/checks.py")]
+    places = [*(ROOT / "bot/extensions/doctor").glob("*.py"), *(ROOT / "transports").glob("*/checks.py")]
     return "".join(place.read_text("utf-8") for place in places)
 
 

@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from bot.admin.cli.backup import backup, restore
 from bot.admin.cli.extensions import extensions
-from bot.admin.cli.health import doctor, events, status
-from bot.admin.cli.reports import audit, dead_letters, usage, why
 from bot.admin.cli.serve import ask, chat, run
-from bot.admin.cli.setup import check, init, schema
-from bot.admin.cli.threads import threads
+from bot.admin.cli.settings import check, schema
+from bot.admin.cli.status import events, status
 from bot.config.built_in_extensions import BUILT_IN
 from bot.config.network import normalize_proxies
 from bot.host.invocation import Program, find_settings
@@ -44,12 +41,20 @@ it a tenth of a start, which makes objects that all stay.
 """
 
 
+ORDER = (
+    "init", "chat", "ask", "run", "status", "events", "check", "doctor", "threads", "why", "usage", "dead-letters",
+    "audit", "backup", "restore", "schema", "extensions",
+)  # fmt: skip
+"""Commands in the order in which they are needed, those of extensions among them. All others come after these."""
+
+
 class InOrder(click.Group):
-    """Lists its commands in the order in which they are needed; Ctrl-C ends each without a word."""
+    """Lists its commands in order; Ctrl-C ends each without a word."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
         theirs = (name for one in BUILT_IN.values() if one.commands and one.is_here for name in one.commands)
-        return [*self.commands, *theirs, *_commands_of_others()]
+        names = [*self.commands, *theirs, *_commands_of_others()]
+        return sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name) or _command_of_extension(cmd_name)
@@ -63,13 +68,11 @@ class InOrder(click.Group):
 
 def _command_of_extension(name: str) -> click.Command | None:
     """Return a command that an extension of the program brings."""
-    place = next(
-        (one.commands[name] for one in BUILT_IN.values() if name in one.commands and one.is_here), ""
-    )
-    if not place:
-        return _commands_of_others().get(name)
-    module, _, attribute = place.partition(":")
-    return cast("click.Command", getattr(import_module(module), attribute))
+    for one in BUILT_IN.values():
+        if name in one.commands and one.is_here:
+            module = import_module(f"{one.package}.command")
+            return cast("click.Command", getattr(module, name.replace("-", "_")))
+    return _commands_of_others().get(name)
 
 
 def _commands_of_others() -> dict[str, click.Command]:
@@ -123,8 +126,5 @@ async def _serve(settings: Settings, transport: Transport) -> None:
     await serve(with_owner(settings), {}, model=settings.model, make_transports=lambda _: [transport])
 
 
-for command in (
-    init, chat, ask, run, status, events, check, doctor, threads, why, usage, dead_letters, audit,
-    backup, restore, schema, extensions,
-):  # fmt: skip
+for command in (chat, ask, run, status, events, check, schema, extensions):
     main.add_command(command)

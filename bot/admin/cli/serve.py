@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from bot.admin.cli.terminal_repair import repair_terminal
 from bot.host.invocation import data_option, load, masker, refuse, settings_option
+from bot.host.terminal_repair import repair_terminal
 from bot.ports.config_error import ConfigInvalid, StoreRefused
 from threads.errors import Fenced, NewerSchema
 
@@ -147,7 +147,7 @@ def serve_process(
 
 def _place_of(data: Path) -> str:
     """Return where a person talks to the bot that serves this folder."""
-    from bot.admin.status.client import find_running_bot
+    from bot.host.status_client import find_running_bot
     from bot.ports.status import NoStatus
 
     found = find_running_bot(data)

@@ -1,6 +1,6 @@
 """`threadfast status`: the status of the bot on a data folder, once or every second.
 
-In JSON, ``state`` is ready, not_ready, stopping, or one of `bot.admin.status.client.NoStatus`; the rest is `Status`,
+In JSON, ``state`` is ready, not_ready, stopping, or one of `bot.host.status_client.NoStatus`; the rest is `Status`,
 and ``workers`` if many share a database: null if it does not answer, and ``workers_unknown`` says why. The exit code
 is about the bot on this machine, which is not ready without its database.
 """
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.status.client import ask
-from bot.admin.status.screen import Line, lines, on_terminal, silence, through_pipe, worker_lines
 from bot.config.load import Loaded, secrets_of
 from bot.guards.redaction import Masker
+from bot.host.status_client import ask
+from bot.host.status_screen import Line, lines, on_terminal, silence, through_pipe, worker_lines
 from bot.host.terminal import console, is_terminal
 from bot.ports.status import NoStatus, Status
 from bot.reports.safe_text import flat

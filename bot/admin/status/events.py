@@ -23,9 +23,9 @@ from urllib.parse import urlencode
 
 import click
 
-from bot.admin.status.client import WITHIN_S, lock_holder
 from bot.admin.status.command import NOT_RUNNING
-from bot.admin.status.screen import silence
+from bot.host.status_client import WITHIN_S, lock_holder
+from bot.host.status_screen import silence
 from bot.ports.status import ABSENT, EVENTS, NoStatus, socket_path
 from bot.reports.safe_text import flat
 

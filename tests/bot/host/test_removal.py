@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ SETTINGS = {
     "tracing": ({"observe": {"otlp_endpoint": "http://127.0.0.1:4318"}}, "observe.otlp_endpoint"),
 }
 """Settings that need each extension, and the key that is named without it."""
+COMMANDS = {command for one in BUILT_IN.values() for command in one.commands}
 
 
 @pytest.fixture
@@ -35,13 +37,13 @@ def without(tmp_path):
         for package in ("bot", "threads", "transports"):
             shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
         for name in names:
-            shutil.rmtree(tmp_path.joinpath(*BUILT_IN[name].module.split(".")[:-1]))
+            shutil.rmtree(tmp_path.joinpath(*BUILT_IN[name].package.split(".")))
 
         def run(*words: str, said: str = "", **settings: object) -> subprocess.CompletedProcess[str]:
             path = tmp_path / "settings.json"
             path.write_text(json.dumps({"data": "data", "model": "offline/demo", **settings}))
-            environ = {**os.environ, "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
-            command = [sys.executable, "-m", "bot", *words, "--settings", str(path)]
+            own = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path), "THREADFAST_SETTINGS": str(path)}
+            command, environ = [sys.executable, "-m", "bot", *words], {**os.environ, **own}
             return subprocess.run(
                 command, input=said, capture_output=True, text=True, cwd=tmp_path, env=environ, timeout=120
             )
@@ -49,6 +51,10 @@ def without(tmp_path):
         return run
 
     return copied
+
+
+def commands_of(run):
+    return {*re.findall("^  ([a-z-]+) ", run("--help").stdout, re.MULTILINE)}
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -69,13 +75,23 @@ def test_without_playbooks_a_play_is_an_unknown_command(without):
     said = run("chat", said="/play odd\n/new\n/help\n")
     assert "I do not know /play." in said.stdout
     assert "/play" not in said.stdout.partition("/help lists what I know.")[2]
-    assert run("playbooks", "list").returncode == 2
+    for words in (["doctor", "--offline"], ["init", "--yes"]):
+        assert run(*words).returncode == 0
 
 
-def test_without_any_extension_the_program_starts_chats_and_explains_itself(without):
+@pytest.mark.parametrize("name", [name for name, one in BUILT_IN.items() if one.commands])
+def test_a_command_of_an_extension_that_is_not_here_is_unknown_and_those_of_others_stay(without, name):
+    run, own = without(name), {*BUILT_IN[name].commands}
+    for command in own:
+        said = run(command)
+        assert (said.returncode, said.stderr.splitlines()[-1]) == (2, f"Error: No such command '{command}'.")
+    assert COMMANDS - commands_of(run) == own
+
+
+def test_without_any_extension_the_program_starts_chats_and_explains_itself(without, tmp_path):
     run = without(*BUILT_IN)
     said = run("chat", said="list\n", tools={"enabled": ["files"]})
     assert said.returncode == 0, said.stderr
     assert said.stdout.strip()
-    assert "console:" in run("threads", "list").stdout
-    assert not {"mcp", "playbooks"} & {*run("--help").stdout.split()}
+    assert [*tmp_path.glob("data/threads/console/*/log.jsonl")]
+    assert not COMMANDS & commands_of(run)

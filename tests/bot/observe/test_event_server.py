@@ -12,9 +12,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bot.admin.status.client import ask
 from bot.admin.status.events import EventFilter, run_events
 from bot.guards.redaction import Masker
+from bot.host.status_client import ask
 from bot.observe import event_server
 from bot.observe.event_server import MOST_FOLLOWERS, EventServer
 from bot.observe.event_stream import EventStream

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio import to_thread
 
-from bot.admin.status.client import ask
+from bot.host.status_client import ask
 from bot.observe import http_pages
 from bot.observe.http_pages import AT_ONCE, pages
 from bot.observe.http_server import serve_pages

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bot.admin.status.client import ask
+from bot.host.status_client import ask
 from bot.observe import http_pages, http_server
 from bot.observe.http_pages import AT_ONCE, HttpPage
 from bot.observe.http_server import serve_pages

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from bot.admin.cli import main
-from bot.admin.status.client import ask, lock_holder
 from bot.admin.status.command import code_of, state_of
-from bot.admin.status.screen import lines, on_terminal, silence, span, through_pipe
+from bot.host.status_client import ask, lock_holder
+from bot.host.status_screen import lines, on_terminal, silence, span, through_pipe
 from bot.observe.http_pages import pages
 from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, CircuitStatus, NoStatus, Spend, Status, TransportStatus

@@ -12,6 +12,7 @@ from bot.budget.accounts import Accounts
 from bot.config.load import load_bytes
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
+from bot.host.model_settings import model_faults, model_warnings
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog
 from bot.observe.turn_events import Observing
@@ -20,7 +21,6 @@ from bot.ports.effort import EFFORTS
 from bot.ports.errors import AllProvidersFailed
 from bot.ports.model import ModelInfo, Request
 from bot.store.model_choice import ModelChoices, ModelsFile
-from bot.wiring.app import model_faults, model_warnings
 from bot.wiring.model_chain import ModelChain, Terms, effort_of
 from tests.bot.budget.ledgers import Time, empty_disk, opened
 from tests.bot.llm.conftest import user

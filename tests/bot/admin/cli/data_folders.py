@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,23 @@ def document(data: Path, *arguments: str) -> dict:
     result = threadfast(data, *arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
+
+
+@contextmanager
+def nested_folders(folder, depth=1200):
+    """Nest more folders than there may be function calls, file descriptors, or bytes in a path."""
+    here = os.open(folder, os.O_RDONLY)
+
+    def enter(name):
+        nonlocal here
+        above, here = here, os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(above)
+
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        enter("d")
+    yield
+    for _ in range(depth):  # from within: nothing removes such a folder by its path
+        enter("..")
+        os.rmdir("d", dir_fd=here)
+    os.close(here)

@@ -12,13 +12,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bot.admin.doctor.fixes import LEFT_S, apply_fixes
-from bot.config.settings import Settings
-from bot.host.checks import Context
 from bot.reports.workspace_files import files_of
 from bot.store.data_version import READ_AT_THE_START
 from bot.store.layout import KINDS, Step
-from tests.bot.store.archives import nested_folders
+from tests.bot.admin.cli.data_folders import nested_folders
 from tests.serving import serving
 from threads.errors import NewerSchema
 
@@ -81,51 +78,19 @@ async def test_a_start_over_any_newer_file_is_refused_and_leaves_every_byte(data
     assert tree(data) == before
 
 
-def command(data, *words):
+@pytest.mark.parametrize("name", ["journal.jsonl", "schema.json"])
+async def test_a_command_that_writes_says_why_it_does_not_and_ends_with_78(data, name):
+    make_newer(data / name)
+    before = tree(data)
     settings = data.parent / "settings.json"
     settings.write_text(json.dumps({"data": str(data), "model": "offline/demo"}))
     env = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
-    call = [sys.executable, "-c", CODE, *words, "--settings", str(settings)]
-    return anyio.run_process(call, env=env, input=b"hello\n", stderr=subprocess.STDOUT, check=False)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"), [("journal.jsonl", "chat"), ("schema.json", "dead-letters resubmit m7")]
-)
-async def test_a_command_that_writes_says_why_it_does_not_and_ends_with_78(data, name, words):
-    make_newer(data / name)
-    before = tree(data)
-    done = await command(data, *words.split())
+    call = [sys.executable, "-c", CODE, "chat", "--settings", str(settings)]
+    done = await anyio.run_process(call, env=env, input=b"hello\n", stderr=subprocess.STDOUT, check=False)
     assert done.returncode == 78, done.stdout
     assert b"newer Threadfast" in done.stdout
     assert b"Traceback" not in done.stdout
     assert tree(data) == before
-
-
-def test_only_what_we_began_to_write_is_deleted_and_never_through_a_link(data, tmp_path):
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    shutil.rmtree(data / "audit")
-    (data / "audit").symlink_to(theirs)
-    thread = next(data.glob("threads/*/*1.0"))
-    ours = [data / "models.json.tmp", data / "usage" / "2026-11.jsonl.tmp", thread / "context.jsonl.tmp"]
-    others = [
-        data / "plan.tmp",
-        data / "IDENTITY.tmp",
-        theirs / "2026-11-22.jsonl.tmp",
-        data / "fresh.json.tmp",
-    ]
-    others.append(thread / "workspace" / "mine.tmp")
-    for path in (*ours, *others):
-        path.write_text("x")
-        if path.name != "fresh.json.tmp":
-            os.utime(path, (path.stat().st_mtime - 2 * LEFT_S,) * 2)
-    (data / "approvals.json.tmp").symlink_to(others[0])
-    done = list(apply_fixes(Context(Settings(data=data), {})))
-    assert len([line for line in done if line.startswith("deleted ")]) == len(ours)
-    assert not any(path.exists() for path in ours)
-    assert all(path.exists() for path in others)
-    assert (data / "approvals.json.tmp").is_symlink()
 
 
 def test_folders_without_end_do_not_keep_the_other_files_from_being_exported(data):

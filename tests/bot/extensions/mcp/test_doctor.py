@@ -8,9 +8,9 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from bot.admin.doctor.checks import run_checks
-from bot.admin.doctor.screen import plain_lines, render
 from bot.config.extensions import settings_model
+from bot.extensions.doctor.checks import run_checks
+from bot.extensions.doctor.screen import plain_lines, render
 from bot.extensions.mcp.checks import mcp_checks
 from bot.extensions.mcp.settings import McpOAuth, McpServer
 from bot.guards.redaction import Masker

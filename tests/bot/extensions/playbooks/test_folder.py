@@ -2,7 +2,7 @@
 
 import json
 
-from bot.admin.doctor.run import DoctorOptions, run_doctor
+from bot.extensions.doctor.run import DoctorOptions, run_doctor
 from bot.extensions.playbooks.folder import Library
 
 ONE = "name: {0}\ndescription: The {0}.\nstages:\n  - name: only\n    act: {{prompt: Do it.}}\n"

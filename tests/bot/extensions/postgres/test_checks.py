@@ -8,9 +8,9 @@ import anyio
 import psycopg
 import pytest
 
-from bot.admin.doctor.bundle import bundle
-from bot.admin.doctor.records import check_records
 from bot.config.settings import Settings
+from bot.extensions.doctor.bundle import bundle
+from bot.extensions.doctor.records import check_records
 from bot.extensions.postgres import checks
 from bot.extensions.postgres.checks import POOLED, examine
 from bot.extensions.postgres.doctor_check import check_store

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
-from bot.admin.doctor.run import DoctorOptions, run_doctor
 from bot.config.load import check_used, load
+from bot.extensions.doctor.run import DoctorOptions, run_doctor
 from bot.ports.config_error import ConfigInvalid
 
 SETTINGS = {"model": "offline/demo", "tools": {"sandbox": "off"}}

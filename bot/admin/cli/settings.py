@@ -1,0 +1,117 @@
+"""The commands about settings.json: `check` and `schema`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bot.config.built_in_extensions import BUILT_IN
+from bot.host.invocation import find_settings, json_option, print_json, refuse, settings_option
+from bot.ports.config_error import EX_CONFIG, ConfigInvalid
+
+if TYPE_CHECKING:
+    from bot.config.settings import Settings
+
+NO_PLATFORM = "No chat platform is configured. `threadfast chat` works; `threadfast init slack` adds one."
+
+
+@click.command()
+@settings_option
+@json_option
+@click.option(
+    "--for",
+    "place",
+    metavar="PLACE",
+    default="",
+    help="Print what holds there and why: slack:TEAM:CHANNEL, discord:GUILD:CHANNEL, or without the channel.",
+)
+@click.option("--person", metavar="ID", default="", help="With --for: what holds there for this person.")
+def check(settings_file: Path | None, as_json: bool, place: str, person: str) -> None:
+    """Check the settings, the secrets they refer to, and what extensions read. Nothing is started or contacted.
+
+    It also shows what the tool profile and the policy mean together.
+    """
+    from bot.config.load import check_start
+    from bot.config.load import load as read
+    from bot.config.tool_profiles import describe
+    from bot.config.transports import served
+    from bot.host.extension import extensions_of, transport_kinds
+    from bot.host.model_settings import model_faults, model_warnings
+
+    if person and not place:
+        raise click.UsageError("--person needs --for")
+    warnings: list[str] = []
+    try:
+        loaded = read(find_settings(settings_file), environ=os.environ)
+        faults = check_start(loaded.settings, loaded.environ, transports=True)
+        faults += model_faults(loaded.settings)
+        for one in extensions_of(loaded.settings):
+            faults += [f"{one.name}: {fault}" for fault in one.faults(loaded.settings)]
+        warnings = model_warnings(loaded.settings)
+    except ConfigInvalid as error:
+        if not as_json:
+            refuse(str(error))
+        faults = [line for line in str(error).splitlines() if not line.startswith("Correct this in ")]
+    if place and not faults:
+        _print_place(loaded.settings, place, person, as_json=as_json)
+        return
+    if as_json:
+        print_json({"ok": not faults, "faults": faults, "warnings": warnings})
+        sys.exit(EX_CONFIG if faults else 0)
+    for warning in warnings:
+        click.echo(f"settings: {warning}", err=True)
+    if faults:
+        refuse("\n".join(faults))
+    file = settings_file or Path("settings.json")
+    where = f"{file} is valid." if file.exists() else f"There is no {file}: all settings have their defaults."
+    kinds = transport_kinds(loaded.settings)
+    serves = [kinds[given.kind].about(name, given) for name, given in served(loaded.settings).items()]
+    click.echo(where)
+    profile = loaded.settings.tools.profile
+    click.echo(
+        f"Tools ({f'profile {profile}' if profile else 'no profile'}): {describe(loaded.settings.tools)}."
+    )
+    click.echo(f"`threadfast run` serves {' and '.join(serves)}." if serves else NO_PLATFORM)
+
+
+def _print_place(settings: Settings, place: str, person: str, *, as_json: bool) -> None:
+    from bot.reports.effective_settings import place_of, report, table
+
+    where = place_of(place, person)
+    if where is None:
+        raise click.UsageError(
+            f"--for {place}: write slack:TEAM or slack:TEAM:CHANNEL, or discord:GUILD or discord:GUILD:CHANNEL."
+        )
+    found = report(settings, where)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        click.echo(table(found))
+
+
+OF_EXTENSIONS = [
+    click.Option([f"--{name}", "of"], flag_value=place, help=f"Of a {name} instead.")
+    for extension in BUILT_IN.values()
+    if extension.is_here
+    for name, place in extension.schemas.items()
+]
+"""The flags of `threadfast schema` for what extensions read."""
+
+
+@click.command(params=OF_EXTENSIONS)
+@click.option(
+    "--events",
+    "of",
+    flag_value="bot.observe.event_lines:event_schema",
+    help="Of a line of `threadfast events` instead.",
+)
+def schema(of: str | None) -> None:
+    """Print the JSON Schema of settings.json."""
+    module, _, function = (of or "bot.config.load:json_schema").partition(":")
+    print_json(getattr(import_module(module), function)())
