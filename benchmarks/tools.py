@@ -26,7 +26,7 @@ from pydantic import JsonValue
 
 from benchmarks.child import resident
 from benchmarks.figures import Conditions, Figure, quantile
-from bot.documents.reader import Documents
+from bot.extensions.documents.reader import Reader
 from bot.extensions.shell.sandbox import Sandbox, open_sandbox
 from bot.extensions.shell.sandbox.launcher import descendants
 from bot.extensions.shell.sandbox.profile import Limits
@@ -293,7 +293,7 @@ async def _web(runs: int) -> dict[str, float]:
 
 async def _document(runs: int) -> dict[str, float]:
     page = f"<html><body><main><h1>A page</h1><p>{PAGE}</p></main></body></html>".encode()
-    documents = Documents(offload)
+    documents = Reader(offload)
     took = await in_turns(runs, document=partial(documents.text_of, page, "text/html", "page.html"))
     return {"document": median(took["document"])}
 

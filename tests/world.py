@@ -20,6 +20,7 @@ from bot.agent.prompt.token_estimate import request_size
 from bot.config.settings import Recovery
 from bot.observe.audit import Audit, AuditFiles
 from bot.observe.turn_events import Observing
+from bot.ports.documents import PlainDocuments
 from bot.ports.model import Completion, Request, Usage
 from bot.ports.tool import Tool
 from bot.routing.rate_limit import RateLimiter
@@ -353,7 +354,7 @@ def core_parts(
         memory=None,
         permissions=NothingAllowed(),
         asked=NothingAsked(),
-        reader=None,
+        reader=PlainDocuments(offload),
         troubles=lambda: link_troubles([transport]),
         explain=lambda error, _, reference: wording.explain(error, reference),
         escalate=lambda *_: None,

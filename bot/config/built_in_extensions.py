@@ -30,6 +30,7 @@ class BuiltIn:
 
 BUILT_IN: Mapping[str, BuiltIn] = {
     "browser": BuiltIn("bot.extensions.browser.extension", tools=("browser",)),
+    "documents": BuiltIn("bot.extensions.documents.extension"),
     "mcp": BuiltIn(
         "bot.extensions.mcp.extension",
         keys=("mcp_servers",),

@@ -52,8 +52,8 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``models`` returns the models for a message. ``memory`` is None when it is off, and ``reader``
-    when files are only stored. ``restored`` is the backup that the data folder came from.
+    ``models`` returns the models for a message. ``memory`` is None when it is off. ``restored`` is the backup that
+    the data folder came from.
     ``explain`` returns the text about a failure for the thread, and ``escalate`` reports it to the operators.
     ``on_questions`` gets the open questions of all threads. ``unfinished`` returns how far an extension came in the
     turn of a message.
@@ -76,7 +76,7 @@ class Parts:
     memory: MemoryCommands | None
     permissions: Permissions
     asked: AskedQuestions
-    reader: DocumentReader | None
+    reader: DocumentReader
     troubles: Callable[[], Sequence[str]]
     explain: Callable[[Exception, PendingMessage, str], str]
     escalate: Callable[[Exception, ThreadId, str], None]

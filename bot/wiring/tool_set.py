@@ -24,7 +24,6 @@ from bot.config.extensions import installed_for
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import Settings, Tools
 from bot.config.tool_profiles import policy_of
-from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN
 from bot.guards.redaction import Masker
@@ -35,6 +34,7 @@ from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.documents import Documents, PlainDocuments
 from bot.ports.errors import ToolError
 from bot.ports.tool import Tool, ToolContext
 from bot.tools.approvals import Approvals, ApprovalsFile
@@ -240,7 +240,8 @@ async def open_tool_set(
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
     writer = Writer(resources.disk, work, quota)
     audit = Audit(storage.append_audit, resources.now, resources.on_audit, storage.worker)
-    tool_set = ToolSet(Documents(work), audit, writer, resources.mask, resources.observing)
+    read_by = [PlainDocuments, *filter(None, (one.documents for one in extensions_of(settings)))]
+    tool_set = ToolSet(read_by[-1](work), audit, writer, resources.mask, resources.observing)
     tool_set.enabled = enabled
     egress = Egress(settings.tools.private_hosts)
     fetch = WebFetch(HttpClient(egress, resources.work, agent=settings.name), tool_set.documents)

@@ -231,7 +231,7 @@ async def test_a_picture_that_is_got_by_its_name_is_shown(tmp_path):
     for n in range(3, 3 + MOST_LINES):
         platform.say(n, BOB, "hm")
     _, request = await fetched(tmp_path, platform, "cat.png")
-    assert request.messages[3].blocks == (Image("attachments/2.0-cat.png", "image/png", PNG),)
+    assert request.messages[3].blocks == (Image("attachments/.shown/2.0-cat.png.png", "image/png", PNG),)
 
 
 async def test_of_several_files_with_one_name_each_has_a_name_of_its_own(tmp_path):
@@ -244,7 +244,7 @@ async def test_of_several_files_with_one_name_each_has_a_name_of_its_own(tmp_pat
         "files": [{"name": "2.0-a.txt", "from": "ann (U1)"}, {"name": "1.0-a.txt", "from": "bob (U2)"}],
     }
     result, _ = await fetched(tmp_path / "2", platform, "1.0-a.txt")
-    assert result["result"]["found"] == "attachments/1.0-a.txt (of unknown type, 1 bytes)"
+    assert result["result"]["found"] == "attachments/1.0-a.txt (of unknown type, 1 bytes; its text is below)"
 
 
 async def test_an_unknown_name_brings_the_names_that_there_are_each_on_one_line(tmp_path):

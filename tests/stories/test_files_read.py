@@ -7,11 +7,11 @@ import anyio.to_thread
 import pytest
 
 from bot.agent.prompt.user_message import FILES, MOST_OF_A_FILE, MOST_OF_FILES
-from bot.documents.problems import WHY, left_out
-from bot.documents.reader import Documents
+from bot.extensions.documents.problems import WHY, left_out
+from bot.extensions.documents.reader import Reader
 from bot.ports.errors import ContextOverflow
 from bot.ports.outside_text import tainted
-from tests.bot.documents import hostile_files as made
+from tests.bot.extensions.documents import hostile_files as made
 from tests.sim.loop import virtual_time
 from tests.stories.test_attachments import PNG, Giving, answer, kept, merged, with_files, workspace
 from tests.world import Scripted, calls, message, running, says
@@ -244,7 +244,10 @@ async def test_a_request_that_is_too_long_loses_its_old_pictures_first(tmp_path)
     pictures = [
         [b.file for m in r.messages for b in m.blocks if isinstance(b, Image)] for r in model.requests
     ]
-    assert pictures == [["attachments/m1-old.png", "attachments/m2-new.png"], ["attachments/m2-new.png"]]
+    assert pictures == [
+        ["attachments/.shown/m1-old.png.png", "attachments/.shown/m2-new.png.png"],
+        ["attachments/.shown/m2-new.png.png"],
+    ]
     later = Scripted()
     await answer(tmp_path, platform, message(3), later)
     assert "m1-old.png" in later.requests[0].messages[0].text
@@ -252,7 +255,7 @@ async def test_a_request_that_is_too_long_loses_its_old_pictures_first(tmp_path)
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_pdf_a_page_a_bomb_and_a_photograph_are_read_for_real(tmp_path, monkeypatch):
-    reader = Documents(anyio.to_thread.run_sync)
+    reader = Reader(anyio.to_thread.run_sync)
     monkeypatch.setattr("bot.wiring.core.ThreadFiles", lambda *given: ThreadFiles(*given[:3], reader))
     contents = {
         "F1": made.pdf("the figure is 7"),

@@ -9,7 +9,7 @@ from functools import partial
 
 import anyio.to_thread
 
-from bot.documents.reader import Documents
+from bot.extensions.documents.reader import Reader
 from bot.guards.policy import Policy
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
@@ -65,7 +65,7 @@ class ApprovalBot:
                 "mask_events": partial(StreamMasker, mask=mask, find_boundary=boundary_finder([SECRET]))
             },
             "mask": mask,
-            "reader": Documents(offload),
+            "reader": Reader(offload),
         }
         async with bot_over(self.chat.edge(self.data), self.data, model, **parts):
             yield model

@@ -28,9 +28,9 @@ class Attachment:
 class File:
     """An attached file, stored at ``path`` in the thread's workspace. ``size`` is in bytes.
 
-    If it could not be stored, ``problem`` says why in a sentence for people, and ``path`` is blank. ``picture``: a
-    model can be shown it. ``media_type`` comes from a picture's own bytes, else from the platform. ``audio`` is
-    "voice" for what the message's author said in the chat, and "file" for any other recording.
+    If it could not be stored, ``problem`` says why in a sentence for people, and ``path`` is blank. ``media_type``
+    comes from a picture's own bytes, else from the platform. ``audio`` is "voice" for what the message's author said
+    in the chat, and "file" for any other recording.
 
     What is ``said`` in it stands in the message in its place, as its author's own words. ``told`` is a sentence for
     people on why nothing of it can be read.
@@ -41,7 +41,6 @@ class File:
     media_type: str = ""
     size: int = 0
     problem: str = ""
-    picture: bool = False
     audio: Literal["", "voice", "file"] = ""
     said: str = ""
     told: str = ""

@@ -84,15 +84,12 @@ class DocumentReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ThreadFiles:
-    """The files of all threads. ``source`` returns a transport by its name, ``workspace`` a thread's folder.
-
-    Without a ``reader`` files are stored and named, but a model sees only pictures that need no scaling, as they are.
-    """
+    """The files of all threads. ``source`` returns a transport by its name, ``workspace`` a thread's folder."""
 
     store: AttachmentStore
     source: Callable[[str], Source]
     workspace: Callable[[ThreadId], Awaitable[Path]]
-    reader: DocumentReader | None = None
+    reader: DocumentReader
 
     async def fetch(self, thread: ThreadId, sent: Sequence[SentFile]) -> list[File]:
         """Return files of the thread, each complete and read, or with its problem; the last stands for too many."""
@@ -179,39 +176,37 @@ class ThreadFiles:
             return File(name, problem=wording.DISK_FULL if full else wording.DISK_REFUSES)
         header = read_header(stored.head)
         claimed = "" if attachment.media_type.startswith("image/") else attachment.media_type
-        shown_as_is = header is not None and header.fits and self.reader is None
         media_type = header.media_type if header else claimed
-        picture = shown_as_is and stored.size <= MAX_BYTES
-        return File(name, path, media_type, stored.size, picture=picture, audio=audio_kind(attachment))
+        return File(name, path, media_type, stored.size, audio=audio_kind(attachment))
 
     async def _with_content(self, thread: ThreadId, file: File, until: float) -> File:
         """Return the file with its content for a model, or with its problem."""
-        if self.reader is None or file.picture or file.audio:
+        if file.audio:
             return file
         extract = self._picture if file.media_type.startswith("image/") else self._text
         try:
             with anyio.fail_after(until - anyio.current_time()):
-                return await extract(self.reader, thread, file)
+                return await extract(thread, file)
         except TimeoutError:
             return replace(file, problem=TOO_SLOW)
         except OSError as error:
             log.warning("file.not_opened: %s", error, extra={"thread_id": str(thread)})
             return replace(file, problem=SHUT)
 
-    async def _text(self, reader: DocumentReader, thread: ThreadId, file: File) -> File:
+    async def _text(self, thread: ThreadId, file: File) -> File:
         workspace = await self.workspace(thread)
         place = await self.store.offload(self.store.place, workspace, file.path)
-        found = await reader.text_of(place, file.media_type, file.name)
+        found = await self.reader.text_of(place, file.media_type, file.name)
         if not found.text:
             return replace(file, problem=found.problem)
         if found.as_is:
             return _readable(file, found.text, file.path, found.problem)
         return replace(await self.with_text(thread, file, found.text), missing=found.problem)
 
-    async def _picture(self, reader: DocumentReader, thread: ThreadId, file: File) -> File:
+    async def _picture(self, thread: ThreadId, file: File) -> File:
         workspace = await self.workspace(thread)
         place = await self.store.offload(self.store.place, workspace, file.path)
-        found = await reader.picture_of(place)
+        found = await self.reader.picture_of(place)
         if found.problem:
             return replace(file, problem=found.problem)
         path = f"{PICTURES}/{place.name}.{found.media_type.removeprefix('image/')}"

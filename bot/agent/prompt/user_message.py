@@ -24,7 +24,7 @@ from bot.agent.prompt.setup_changes import (
 )
 from bot.ports.model import ToolSpec
 from bot.ports.outside_text import fence
-from threads.model import Block, File, Image, Incoming, Message, SentFile, Text, ThreadId, Turn
+from threads.model import Block, File, Incoming, Message, SentFile, Text, ThreadId, Turn
 from threads.scheduled_messages import due_of, headings
 from threads.store.attachments import ReadableFile, safe_name, sent_files
 from threads.store.thread_files import MAX_FILES
@@ -243,8 +243,6 @@ def _file_blocks(
             yield Text(fence(file.text[:share], file.path, file.path), outside=True)
         elif isinstance(file, ReadableFile) and file.shown:
             yield file.shown
-        elif file.picture:
-            yield Image(file.path, file.media_type)
 
 
 def _shares(files: Sequence[File]) -> Iterator[int]:
@@ -270,7 +268,7 @@ def describe(file: File, share: int) -> str:
         return f"{known}; a picture, shown below{_missing(file)})"
     if isinstance(file, ReadableFile) and file.text:
         return f"{known}; {_share_words(file, share)})"
-    return f"{known}; a picture, shown below)" if file.picture else f"{known})"
+    return f"{known})"
 
 
 def _share_words(file: ReadableFile, share: int) -> str:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bot.agent.prompt.user_message import MOST_OF_A_FILE
-from bot.documents.reader import Documents
 from bot.extensions.mcp.credentials import person_of
 from bot.extensions.mcp.plain_text import clean
 from bot.extensions.mcp.server import Server
 from bot.extensions.mcp.servers import Servers
 from bot.extensions.mcp.tool import Save
 from bot.guards.redaction import safe_prefix
+from bot.ports.documents import Documents
 from bot.ports.errors import SignInNeeded, ToolError
 from bot.ports.outside_text import fence
 from bot.routing.commands import parse

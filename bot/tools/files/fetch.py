@@ -14,7 +14,7 @@ from bot.agent.prompt.user_message import MOST_OF_A_FILE, describe
 from bot.ports.errors import ToolError
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from threads.errors import PostFailed
-from threads.model import File, Image, SentFile
+from threads.model import File, SentFile
 from threads.store.attachments import ReadableFile, safe_name
 
 ORIGIN = "file"
@@ -74,7 +74,5 @@ def _content(file: File) -> ToolOutput:
     """Return what the model reads of a file: what it is, and as much of its text as a message would bring."""
     text = file.text[:MOST_OF_A_FILE] if isinstance(file, ReadableFile) else ""
     shown = file.shown if isinstance(file, ReadableFile) else None
-    if file.picture:
-        shown = Image(file.path, file.media_type)
     result: dict[str, JsonValue] = {"found": describe(file, len(text)), **({"text": text} if text else {})}
     return ToolOutput(result, origin=ORIGIN, images=(shown,) if shown else ())

@@ -14,8 +14,8 @@ import anyio
 from cachetools import LRUCache
 from pydantic import Field, JsonValue
 
-from bot.documents.reader import Documents
 from bot.guards.urls import MAX_URL, Url, parse_url
+from bot.ports.documents import Documents
 from bot.ports.errors import (
     ToolBusy,
     ToolDenied,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bot.documents.problems import LeftOut
+from bot.extensions.documents.problems import LeftOut
 
 from .drawing import Drawings
 from .numbering import Numbering

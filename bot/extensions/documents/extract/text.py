@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from bot.documents.problems import LeftOut
+from bot.extensions.documents.problems import LeftOut
 from threads.invisible_text import prose
 
 from .encoding import decoded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping
 
-from bot.documents.problems import LeftOut
+from bot.extensions.documents.problems import LeftOut
 
 from .package import Element, Package, attribute, below, name_of
 

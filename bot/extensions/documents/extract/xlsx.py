@@ -11,7 +11,7 @@ from typing import Any
 from openpyxl import Workbook, load_workbook
 from openpyxl.worksheet._reader import FORMULA_TAG, WorkSheetParser
 
-from bot.documents.problems import LeftOut
+from bot.extensions.documents.problems import LeftOut
 
 from .package import Package, attribute
 from .result import SOFT_S, Extraction, text

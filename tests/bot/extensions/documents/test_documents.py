@@ -16,11 +16,12 @@ import anyio.to_thread
 import pytest
 from PIL import Image
 
-from bot.documents.extract.encoding import decoded
-from bot.documents.problems import WHY, left_out
-from bot.documents.reader import Documents, Extracted, ModelImage
-from tests.bot.documents import hostile_files as made
+from bot.extensions.documents.extract.encoding import decoded
+from bot.extensions.documents.problems import WHY, left_out
+from bot.extensions.documents.reader import Reader
+from tests.bot.extensions.documents import hostile_files as made
 from tests.patience import WITHIN_S
+from threads.store.attachments import Extracted, ModelImage
 from threads.store.image_header import MAX_BYTES, read_header
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 504
@@ -28,7 +29,7 @@ OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 504
 
 @pytest.fixture
 def documents():
-    return Documents(anyio.to_thread.run_sync)
+    return Reader(anyio.to_thread.run_sync)
 
 
 def children(of=None):
@@ -331,7 +332,7 @@ SLOW = b"<html>" + b"<b><i>" * 500_000
 
 
 async def test_a_child_that_takes_too_long_is_killed():
-    found = await Documents(anyio.to_thread.run_sync, wall_s=0.5).text_of(SLOW, "")
+    found = await Reader(anyio.to_thread.run_sync, wall_s=0.5).text_of(SLOW, "")
     assert found == Extracted("", "", WHY["late"])
 
 
@@ -368,7 +369,7 @@ async def test_no_more_than_two_run_at_once(documents):
     ],
 )
 async def test_whatever_a_child_says_or_does_is_one_answer(documents, monkeypatch, child, problem):
-    monkeypatch.setattr("bot.documents.reader.PROGRAM", ("-c", child))
+    monkeypatch.setattr("bot.extensions.documents.reader.PROGRAM", ("-c", child))
     found = await documents.text_of(b"x" * 1_000_000, "")
     assert found == (Extracted("", "", WHY[problem]) if problem else Extracted("words"))
 
@@ -380,7 +381,7 @@ async def test_where_no_child_can_be_started_the_file_is_told_not_read(documents
 
 PROBE = """
 import os, socket, sys
-from bot.documents.extract.confinement import confine
+from bot.extensions.documents.extract.confinement import confine
 confine(os.getppid(), 512_000_000)
 def tried(what):
     try:
@@ -399,7 +400,9 @@ async def test_a_child_that_was_taken_over_sees_nothing_of_the_host(documents, m
     secret = tmp_path / "secret"
     secret.write_text("the token")
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-secret")
-    monkeypatch.setattr("bot.documents.reader.PROGRAM", ("-c", PROBE % (str(tmp_path / "new"), str(secret))))
+    monkeypatch.setattr(
+        "bot.extensions.documents.reader.PROGRAM", ("-c", PROBE % (str(tmp_path / "new"), str(secret)))
+    )
     said = (await documents.text_of(b"words", "")).text.split()
     if landlock_is_here():
         assert said[:5] == ["PermissionError"] * 5
@@ -412,8 +415,8 @@ def landlock_is_here() -> bool:
 
 PARENT = """
 import anyio, anyio.to_thread
-from bot.documents.reader import Documents
-anyio.run(Documents(anyio.to_thread.run_sync).text_of, b"<html>" + b"<b><i>" * 500_000, "")
+from bot.extensions.documents.reader import Reader
+anyio.run(Reader(anyio.to_thread.run_sync).text_of, b"<html>" + b"<b><i>" * 500_000, "")
 """
 
 

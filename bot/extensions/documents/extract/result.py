@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 
-from bot.documents.problems import LeftOut, Problem
+from bot.extensions.documents.problems import LeftOut, Problem
 
 MAX_TEXT = 1_000_000
 """Bytes of a text, as UTF-8."""
@@ -19,7 +19,7 @@ _TITLE = 300
 
 
 class Unreadable(Exception):
-    """The file gives no text or picture; the code says why (`bot.documents.problems.WHY`)."""
+    """The file gives no text or picture; the code says why (`bot.extensions.documents.problems.WHY`)."""
 
     def __init__(self, code: Problem) -> None:
         super().__init__(code)

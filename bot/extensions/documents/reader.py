@@ -1,8 +1,7 @@
 """Files and web pages from outside as text, or as pictures that a model takes; child processes read them.
 
-Each file has its own child, with little memory and time, no environment, and no file to write
-(`bot.documents.extract`). It reports a failure by a code, so that no file speaks for us; the sentences are in
-`bot.documents.problems`.
+Each file has its own child, with little memory and time, no environment, and no file to write (`extract/`). It
+reports a failure by a code, so that no file speaks for us; the sentences are in `problems.py`.
 
 | event                            | outcome                                     |
 |----------------------------------|---------------------------------------------|
@@ -21,7 +20,6 @@ import math
 import os
 import re
 import signal
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from subprocess import PIPE
@@ -31,12 +29,11 @@ import anyio
 from anyio.abc import ByteSendStream, Process
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bot.documents.child_process import run_child
-from bot.documents.problems import WHY, LeftOut, Problem, left_out
+from bot.extensions.documents.child_process import run_child
+from bot.extensions.documents.problems import WHY, LeftOut, Problem, left_out
+from bot.ports.documents import open_regular
 from threads.store.attachments import Extracted, ModelImage
 from threads.store.disk import Offload
-
-__all__ = ["Documents", "Extracted", "ModelImage"]
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +49,8 @@ MAX_INPUT = 100_000_000
 MAX_OUTPUT = 5_000_000
 """Bytes that are read from a child: more than the longest text or the largest picture."""
 
-PROGRAM = ("-B", "-X", "utf8", "-m", "bot.documents.extract")
-"""Python's arguments for a child; see `bot.documents.extract`."""
+PROGRAM = ("-B", "-X", "utf8", "-m", "bot.extensions.documents.extract")
+"""Python's arguments for a child; see `bot.extensions.documents.extract`."""
 
 _MEDIA_TYPE = re.compile(
     r"[\w.+-]{1,60}/[\w.+-]{1,80}(?:\s*;\s*charset=[\"']?[\w.:-]{1,40}[\"']?)?", re.ASCII
@@ -76,7 +73,7 @@ class _Header(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Documents:
+class Reader:
     """One for the whole bot. ``offload`` runs what blocks off the event loop."""
 
     offload: Offload
@@ -118,7 +115,7 @@ class Documents:
                 waiting.deadline = math.inf
                 if not isinstance(data, Path):
                     return await self._run(PIPE, data, kind, claims)
-                source = await self.offload(_open, data)
+                source = await self.offload(open_regular, data)
                 try:
                     return await self._run(source, b"", kind, claims)
                 finally:
@@ -142,15 +139,6 @@ class Documents:
             return header, body
         log.warning("document.timeout: a %s took too long to take apart", kind)
         return _Header(problem="late"), b""
-
-
-def _open(path: Path) -> int:
-    """Open a regular file, following no link at its end. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(f"{path} is not a regular file")
-    return fd
 
 
 async def _exchange(child: Process, data: bytes) -> bytes:

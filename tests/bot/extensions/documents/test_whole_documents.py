@@ -20,16 +20,17 @@ from pypdf.annotations import Link
 from pypdf.annotations import Text as Note
 from pypdf.generic import ArrayObject, DictionaryObject, NameObject, NumberObject, TextStringObject
 
-from bot.documents.problems import WHY, left_out
-from bot.documents.reader import Documents, Extracted
-from tests.bot.documents import hostile_files as made
-from tests.bot.documents import office_files as office
+from bot.extensions.documents.problems import WHY, left_out
+from bot.extensions.documents.reader import Reader
+from tests.bot.extensions.documents import hostile_files as made
+from tests.bot.extensions.documents import office_files as office
+from threads.store.attachments import Extracted
 
 pytestmark = pytest.mark.anyio
 
 
 async def read(data, ending=""):
-    return await Documents(anyio.to_thread.run_sync).text_of(data, "", f"a{ending}")
+    return await Reader(anyio.to_thread.run_sync).text_of(data, "", f"a{ending}")
 
 
 async def body(data, ending=""):

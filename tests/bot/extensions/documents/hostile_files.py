@@ -72,13 +72,6 @@ def pdf_of_streams(depth: int) -> bytes:
     )
 
 
-def pdf_of_itself() -> bytes:
-    """Return a PDF whose pages are their own children."""
-    return numbered(
-        [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Count 2 /Kids [2 0 R 2 0 R] >>"]
-    )
-
-
 def pdf_of_depth(depth: int) -> bytes:
     """Return a PDF whose catalog holds arrays in arrays."""
     deep = b"[" * depth + b"]" * depth

@@ -7,8 +7,8 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage, MIMEPart
 from typing import cast
 
-from bot.documents.problems import WHY, LeftOut
-from bot.documents.problems import left_out as sentence
+from bot.extensions.documents.problems import WHY, LeftOut
+from bot.extensions.documents.problems import left_out as sentence
 
 from .result import Extraction, Read, Unreadable, text
 from .text import clean

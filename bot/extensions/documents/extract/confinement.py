@@ -83,7 +83,7 @@ def _restrict_files(libc: ctypes.CDLL) -> None:
 
 def _python_folders() -> set[str]:
     """Return Python's folders and ours, but not that of a checkout, which may hold the bot's data."""
-    ours = Path(__file__).parents[3]
+    ours = Path(__file__).parents[4]
     folders = {*map(Path, sys.path), Path(os.__file__).parent}
     libraries = {folder for folder in folders if folder != ours or folder.name.endswith("-packages")}
     system = {"/lib", "/lib64", "/usr/lib", "/usr/lib64"}

@@ -1,4 +1,4 @@
-"""The child: ``python -I -m bot.documents.extract text|site|picture PARENT [MEDIA_TYPE ENDING]``.
+"""The child: ``python -I -m bot.extensions.documents.extract text|site|picture PARENT [MEDIA_TYPE ENDING]``.
 
 ``site`` is for a page of the web, of which only the main part is read. The bytes of a file decide what it is. The
 sender's claim decides only between kinds of text.

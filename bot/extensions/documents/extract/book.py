@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from bot.documents.problems import LeftOut
+from bot.extensions.documents.problems import LeftOut
 
 from .html import page
 from .package import Package, attribute

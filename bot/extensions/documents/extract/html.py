@@ -8,7 +8,7 @@ from functools import partial
 from bs4 import BeautifulSoup, Tag
 from markdownify import MarkdownConverter
 
-from bot.documents.problems import LeftOut
+from bot.extensions.documents.problems import LeftOut
 
 from .encoding import decoded
 from .result import Extraction, Unreadable, text

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from bot.documents.problems import LeftOut
+from bot.extensions.documents.problems import LeftOut
 
 from .result import Extraction, Unreadable, text
 from .text import clean

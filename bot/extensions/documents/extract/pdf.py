@@ -14,7 +14,7 @@ from pypdf import PageObject, PdfReader
 from pypdf.errors import PdfReadError
 from pypdf.generic import DictionaryObject, PdfObject
 
-from bot.documents.problems import LeftOut
+from bot.extensions.documents.problems import LeftOut
 
 from .result import SOFT_S, Extraction, Unreadable, text
 from .text import clean
