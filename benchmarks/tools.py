@@ -27,6 +27,8 @@ from pydantic import JsonValue
 from benchmarks.child import resident
 from benchmarks.figures import Conditions, Figure, quantile
 from bot.extensions.documents.reader import Reader
+from bot.extensions.files.read import ReadFile
+from bot.extensions.files.write import WriteFile
 from bot.extensions.shell.sandbox import Sandbox, open_sandbox
 from bot.extensions.shell.sandbox.launcher import descendants
 from bot.extensions.shell.sandbox.profile import Limits
@@ -36,8 +38,7 @@ from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput
 from bot.tools.files.quota import Quota
-from bot.tools.files.read import ReadFile
-from bot.tools.files.write import WriteFile, Writer
+from bot.tools.files.write import Writer
 from bot.tools.gate import Toolbox
 from bot.tools.web.http_client import HttpClient
 from tests.tool_context import make_toolbox, tool_context

@@ -35,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 MISSING = [one.module.rpartition(".")[0] for one in BUILT_IN.values() if not one.is_here]
 """The extensions whose folder was deleted."""
+NAMED = [f"{module}." for module in MISSING] + ["list_files", "read_file"] * (not BUILT_IN["files"].is_here)
+"""What a test names that needs one of them."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -47,13 +49,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     path = collection_path.relative_to(TESTS).as_posix()
     if path in {f"{module.replace('.', '/')}" for module in MISSING}:
         return True
-    if MISSING and collection_path.suffix == ".py" and _needs_missing(collection_path.read_text()):
+    if (
+        NAMED
+        and collection_path.suffix == ".py"
+        and any(map(collection_path.read_text().__contains__, NAMED))
+    ):
         return True
     return True if config.getoption("quick") and path in NOT_QUICK else None
-
-
-def _needs_missing(text: str) -> bool:
-    return any(f"{module}." in text for module in MISSING)
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,7 @@ class BuiltIn:
 BUILT_IN: Mapping[str, BuiltIn] = {
     "browser": BuiltIn("bot.extensions.browser.extension", tools=("browser",)),
     "documents": BuiltIn("bot.extensions.documents.extension"),
+    "files": BuiltIn("bot.extensions.files.extension", tools=("files",)),
     "mcp": BuiltIn(
         "bot.extensions.mcp.extension",
         keys=("mcp_servers",),

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from bot.host.storage import Resources, Storage
     from bot.observe.event_stream import EventStream
     from bot.observe.turn_events import Sink as Observer
-    from bot.ports.documents import Documents
     from bot.ports.status import Status
     from bot.ports.tool import Tool, ToolContext
     from bot.schedules.store import Schedules
@@ -68,7 +67,8 @@ if TYPE_CHECKING:
     from threads.model import File, Incoming, Message, Outgoing, Sink, ThreadId, Turn
     from threads.store.disk import Disk, Offload
     from threads.store.json_file import States
-    from transports.base.transport import Transport
+    from threads.store.thread_files import Documents
+    from transports.base.transport import Capabilities, Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,11 @@ class Host:
 
     ``offload`` runs short blocking jobs that people wait for, ``work`` longer ones of tools. ``states`` keeps small
     values over a restart, ``workspace`` returns the folder of a thread. ``writer`` stores files within the quota.
-    ``post`` posts to any channel that is served, and raises `threads.errors.PostFailed`. ``learn`` adds secrets
-    that are masked from now on. ``web_fetch`` is None where that tool is off. ``enabled`` has the names in
-    `tools.enabled`, of everybody or of a scope.
-
-    ``offer`` replaces the tools of one group, also where the model has them already: from the next turn on.
-    ``is_admin`` takes the id of a person. ``schedules`` send messages to a thread at a time, ``ledger`` counts what
-    calls cost, and ``keep_workspace`` makes the files of a thread as durable as its conversation.
+    ``post`` posts to any channel that is served, or raises `threads.errors.PostFailed`. ``can`` is what one of the
+    transports can do with files. ``learn`` masks more secrets from now on. ``web_fetch`` is None where that tool is
+    off. ``enabled`` has the names in `tools.enabled`, of everybody or of a scope. ``offer`` replaces the tools of one
+    group, from the next turn on. ``is_admin`` takes the id of a person. ``schedules`` send messages later, ``ledger``
+    counts what calls cost, and ``keep_workspace`` makes the files of a thread as durable as its conversation.
     """
 
     settings: Settings
@@ -117,6 +115,7 @@ class Host:
     egress: Egress
     web_fetch: WebFetch | None
     post: Callable[[Outgoing], Awaitable[object]]
+    can: Capabilities
     offer: Callable[[str, Sequence[Tool]], None]
     is_admin: Callable[[str], bool]
     schedules: Schedules

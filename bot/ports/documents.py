@@ -1,4 +1,4 @@
-"""What reads files and web pages from outside, and what is left of that without an extension that does."""
+"""What is read of files and web pages from outside without an extension that takes them apart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from threads.invisible_text import prose
 from threads.store.attachments import Extracted, ModelImage
@@ -18,23 +17,6 @@ MOST_TEXT = 1_000_000
 """Bytes of a plain text that are read."""
 
 UNREAD = "the extension `documents` reads files of this kind, and it is not installed here."
-
-
-class Documents(Protocol):
-    """Reads files that may be hostile. Both methods raise OSError for a Path that cannot be opened.
-
-    *media_type* and *name* are the sender's claim, and only a hint. Of a *site*'s page only the main part is read.
-    """
-
-    async def text_of(
-        self, data: bytes | Path, media_type: str, name: str = "", *, site: bool = False
-    ) -> Extracted:
-        """Return the text of a file. With a ``problem`` and a text, something is missing from the text."""
-        ...
-
-    async def picture_of(self, data: bytes | Path) -> ModelImage:
-        """Return a picture as small as models need it. With a ``problem`` it has no bytes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

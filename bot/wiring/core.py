@@ -40,7 +40,7 @@ from threads.journal.records import PendingMessage, Settled
 from threads.model import Feedback, FollowUp, Incoming, Run, ThreadId, Turn, TurnLimits
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
-from threads.store.thread_files import DocumentReader, ThreadFiles
+from threads.store.thread_files import Documents, ThreadFiles
 from threads.wording import first_cause
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
@@ -76,7 +76,7 @@ class Parts:
     memory: MemoryCommands | None
     permissions: Permissions
     asked: AskedQuestions
-    reader: DocumentReader
+    reader: Documents
     troubles: Callable[[], Sequence[str]]
     explain: Callable[[Exception, PendingMessage, str], str]
     escalate: Callable[[Exception, ThreadId, str], None]

@@ -213,8 +213,8 @@ async def merged(data, platform):
     return model.requests[1].messages[-1]
 
 
-async def test_a_message_that_joins_a_running_turn_brings_its_files(tmp_path):
-    assert "attachments/m2-late.txt" in (await merged(tmp_path, Giving(F2=b"late"))).text
+async def test_a_message_that_joins_a_running_turn_has_its_files_read(tmp_path):
+    assert ">\nlate words\n</" in (await merged(tmp_path, Giving(F2=b"late words"))).text
 
 
 async def test_a_link_that_a_tool_left_in_the_way_is_not_followed(tmp_path):

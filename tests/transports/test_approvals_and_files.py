@@ -8,10 +8,10 @@ from typing import ClassVar
 import anyio
 import pytest
 
+from bot.extensions.files.attach import Attach
 from bot.guards.redaction import Masker
 from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments, ToolOutput
-from bot.tools.files.attach import Attach
 from tests.bot.extensions.documents.hostile_files import pdf, png
 from tests.run_tool import RunArguments
 from tests.transports.approval_bot import ONCE, SECRET, ApprovalBot

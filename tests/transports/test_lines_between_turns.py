@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from bot.agent.prompt.earlier_lines import MOST_LINES
-from bot.tools.files.fetch import FetchFile
+from bot.extensions.files.fetch import FetchFile
 from tests.fakes.discord import CHANNEL, FakeDiscord
 from tests.fakes.slack import FakeSlack
 from tests.tool_context import make_toolbox

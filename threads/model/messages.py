@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .conversation import Image
 from .ids import Author, ThreadId, message_key
 
 
@@ -32,8 +33,9 @@ class File:
     comes from a picture's own bytes, else from the platform. ``audio`` is "voice" for what the message's author said
     in the chat, and "file" for any other recording.
 
-    What is ``said`` in it stands in the message in its place, as its author's own words. ``told`` is a sentence for
-    people on why nothing of it can be read.
+    What a model gets of it is its ``text``, which is whole in the file ``text_path`` of the workspace, or the picture
+    ``shown``; ``missing`` is a sentence on what that lacks. What is ``said`` in it stands in the message in its
+    place, as its author's own words. ``told`` is a sentence for people on why nothing of it can be read.
     """
 
     name: str
@@ -44,6 +46,10 @@ class File:
     audio: Literal["", "voice", "file"] = ""
     said: str = ""
     told: str = ""
+    text: str = ""
+    text_path: str = ""
+    missing: str = ""
+    shown: Image | None = None
 
 
 Via = Literal["direct", "mention", "overheard"]

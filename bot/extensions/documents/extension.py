@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from bot.host.extension import Extension
 
 if TYPE_CHECKING:
-    from bot.ports.documents import Documents
     from threads.store.disk import Offload
+    from threads.store.thread_files import Documents
 
 
 def _documents(offload: Offload) -> Documents:

@@ -25,13 +25,13 @@ from bot.extensions.mcp.server import Server
 from bot.extensions.mcp.servers import Servers
 from bot.extensions.mcp.tool import Save
 from bot.guards.redaction import safe_prefix
-from bot.ports.documents import Documents
 from bot.ports.errors import SignInNeeded, ToolError
 from bot.ports.outside_text import fence
 from bot.routing.commands import parse
 from threads.model import Block, Image, Incoming, Text, ThreadId
 from threads.store.attachments import safe_name
 from threads.store.checksummed_lines import scrub
+from threads.store.thread_files import Documents
 
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, Prompt, TextResourceContents

@@ -1,7 +1,5 @@
 """Without the extension that reads documents: plain text as it is, and a word on the rest."""
 
-import os
-
 import anyio.to_thread
 import pytest
 
@@ -29,9 +27,3 @@ async def test_plain_text_is_read_and_another_file_names_the_extension(data, fou
     (tmp_path / "file").write_bytes(data)
     assert await PLAIN.text_of(data, "") == await PLAIN.text_of(tmp_path / "file", "") == found
     assert await PLAIN.picture_of(data) == ModelImage(b"", problem=UNREAD)
-
-
-async def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError):
-        await PLAIN.text_of(tmp_path / "pipe", "")

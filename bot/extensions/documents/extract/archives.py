@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import IO
 
 from .encoding import decoded
@@ -57,7 +58,8 @@ def unpacked(data: bytes, ending: str, read: Read) -> Extraction:
     """Return the list of a tar archive, or the text of a single packed file; raises `Unreadable`."""
     try:
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            files = _files(archive)
+            found = ((one.name, one.size) for one in archive if one.isfile())
+            files = list(islice(found, MOST_FILES + 1))
     except tarfile.ReadError:
         files = []
     unpack = next((unpack for start, unpack in _PACKERS.items() if data.startswith(start)), None)
@@ -70,16 +72,6 @@ def unpacked(data: bytes, ending: str, read: Read) -> Extraction:
     if len(inner) > MAX_UNPACKED:
         raise Unreadable("too_large")
     return replace(read(inner, "", ending), as_is=False)
-
-
-def _files(archive: tarfile.TarFile) -> list[tuple[str, int]]:
-    files: list[tuple[str, int]] = []
-    for one in archive:
-        if len(files) > MOST_FILES:
-            break
-        if one.isfile():
-            files.append((one.name, one.size))
-    return files
 
 
 def _listed(files: list[tuple[str, int]]) -> Extraction:

@@ -11,7 +11,6 @@ from bot.extensions.documents.problems import LeftOut
 from .html import page
 from .package import Package, attribute
 from .result import Extraction, Unreadable, text
-from .text import clean
 
 _OBFUSCATED = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 """How fonts are made useless outside of their book; nothing else is locked by it."""
@@ -19,26 +18,22 @@ _OBFUSCATED = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/en
 
 def book(package: Package) -> Extraction:
     """Return the text of an EPUB in the order of its pages; raises `Unreadable`, or any error of a parser."""
-    container = package.root("META-INF/container.xml")
-    names = [
-        one.get("full-path", "") for one in (container.iter("{*}rootfile") if container is not None else ())
-    ]
+    container = package.elements("META-INF/container.xml", "{*}rootfile")
+    names = [one.get("full-path", "") for one in container]
     root = package.root(names[0]) if names else None
     if root is None:
         raise Unreadable("damaged")
-    locks = package.root("META-INF/encryption.xml")
-    methods = locks.iter("{*}EncryptionMethod") if locks is not None else ()
+    methods = package.elements("META-INF/encryption.xml", "{*}EncryptionMethod")
     if any(attribute(one, "Algorithm") not in _OBFUSCATED for one in methods):
         raise Unreadable("password")
     folder = posixpath.dirname(names[0])
-    title = next((one.text or "" for one in root.iter("{http://purl.org/dc/elements/1.1/}title")), "")
     items = {one.get("id"): unquote(one.get("href", "")) for one in root.iter("{*}item")}
     pages = [
         posixpath.normpath(posixpath.join(folder, items.get(one.get("idref"), "")))
         for one in root.iter("{*}itemref")
     ]
     left_out = set[LeftOut]()
-    return text(_pages(package, pages, left_out), title=clean(title), left_out=left_out)
+    return text(_pages(package, pages, left_out), title=package.title(names[0]), left_out=left_out)
 
 
 def _pages(package: Package, names: list[str], left_out: set[LeftOut]) -> Iterator[str]:

@@ -31,8 +31,7 @@ class Drawings:
                 root = self._package.root(target)
                 return _named("chart", "; ".join(_chart(root)) if root is not None else "")
             case "relIds" if target := self.targets.get(attribute(element, "dm"), ""):
-                root = self._package.root(target)
-                points = root.iter("{*}pt") if root is not None else ()
+                points = self._package.elements(target, "{*}pt")
                 return _named("diagram", "; ".join(filter(None, map(_text, points))))
         return ""
 

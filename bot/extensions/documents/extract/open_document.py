@@ -28,10 +28,6 @@ OPEN_DOCUMENT = Form(
     notes={"annotation": "comment", "note": "note", "ruby-text": "read"},
     mixed=True,
 )
-_EDGES = {
-    "header": "header", "header-first": "header", "header-left": "header",
-    "footer": "footer", "footer-first": "footer", "footer-left": "footer",
-}  # fmt: skip
 
 _MOST_COLUMNS, _MOST_ROWS = 200, 1_000
 """Of those that one element stands for."""
@@ -62,7 +58,8 @@ def _parts(
     for root in roots:
         for master in root.iter("{*}master-page") if root is not None else ():
             for edge in master:
-                if kind := _EDGES.get(name_of(edge)):
+                kind = name_of(edge).partition("-")[0]  # also of the first page, and of the left ones
+                if kind in edges:
                     edges[kind][walk.line(edge)] = None
     yield from (f"[header] {words}\n\n" for words in edges["header"] if words)
     body = below(roots[-1], "body")

@@ -31,6 +31,11 @@ class Package:
         """Return a part's root element, or None if there is no such part. Raises `etree.LxmlError`."""
         return parsed(self._archive.read(name)) if name in self.names else None
 
+    def elements(self, name: str, tag: str) -> Iterator[Element]:
+        """Yield the elements of a part with this tag, none if there is no such part. Raises `etree.LxmlError`."""
+        root = self.root(name)
+        yield from root.iter(tag) if root is not None else ()
+
     def children(self, name: str) -> Iterator[Element]:
         """Yield the children of a part's root, none if there is no such part. Raises `etree.LxmlError`."""
         root = self.root(name)
@@ -67,8 +72,7 @@ class Package:
         return [target for _, kind, target in self.links(part) if kind in kinds]
 
     def title(self, part: str) -> str:
-        root = self.root(part)
-        found = root.iter("{http://purl.org/dc/elements/1.1/}title") if root is not None else ()
+        found = self.elements(part, "{http://purl.org/dc/elements/1.1/}title")
         return clean(next((title.text or "" for title in found), ""))
 
 

@@ -49,8 +49,7 @@ def _slides(package: Package, part: str, left_out: set[LeftOut]) -> Iterator[str
 
 def _in_order(package: Package, part: str) -> list[str]:
     """Return the slides in the order of the presentation; their names only say when each was made."""
-    root, targets = package.root(part), package.targets(part)
-    shown = root.iter("{*}sldId") if root is not None else ()
+    targets, shown = package.targets(part), package.elements(part, "{*}sldId")
     return [targets.get(attribute(one, "id"), "") for one in shown] or package.numbered("ppt/slides", "slide")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from bot.extensions.documents.problems import LeftOut
 
@@ -94,13 +95,8 @@ class _Word:
 
     def _walk(self, part: str) -> Walk:
         drawings = Drawings(self._package, part, self._left_out)
-        return Walk(
-            WORD,
-            self._mark,
-            lambda element: self._reference(element, drawings),
-            columns=_columns,
-            hidden=_hidden,
-        )
+        reference = partial(self._reference, drawings=drawings)
+        return Walk(WORD, self._mark, reference, columns=_columns, hidden=_hidden)
 
     def _mark(self, paragraph: Element) -> str:
         properties = next((child for child in paragraph if name_of(child) == "pPr"), ())

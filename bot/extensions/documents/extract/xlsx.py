@@ -94,8 +94,8 @@ def _line(row: Sequence[str]) -> str:
 def _on_cells(package: Package, part: str, left_out: set[LeftOut]) -> Iterator[str]:
     """Yield the comments on a sheet's cells, and the words of its shapes, pictures and charts."""
     for name in package.linked(part, "comments"):
-        root, walk = package.root(name), drawn_text(package, name, left_out)
-        for comment in root.iter("{*}comment") if root is not None else ():
+        walk = drawn_text(package, name, left_out)
+        for comment in package.elements(name, "{*}comment"):
             yield f"[comment on {attribute(comment, 'ref')}: {walk.line(comment)}]\n"
     for name in package.linked(part, "drawing"):
         walk = drawn_text(package, name, left_out)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
 from bot.ports.tool import ItemError
-from threads.store.open_beneath import FOLDER, closing, open_at
+from bot.tools.files.quota import scan
 
 Kind = Literal["file", "folder", "link", "other"]
 
@@ -59,11 +57,3 @@ def walk(root: int, errors: list[ItemError], *, recursive: bool = True) -> Itera
         yield from entries
         if recursive:
             pending += [entry.parts for entry in reversed(entries) if entry.kind == "folder"]
-
-
-def scan(root: int, folder: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the name and the state of each entry of a folder below *root*; raises OSError."""
-    with closing(open_at(root, folder, FOLDER)) as fd, os.scandir(fd) as entries:
-        for entry in entries:
-            with suppress(FileNotFoundError):  # removed meanwhile
-                yield entry.name, entry.stat(follow_symlinks=False)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from bot.config.settings import Settings, Tools
+from bot.extensions.files import attach as attach_module
+from bot.extensions.files.attach import Attach
 from bot.guards.redaction import Masker
 from bot.host.storage import Resources
 from bot.observe.turn_events import Observing
-from bot.tools.files import attach as attach_module
-from bot.tools.files.attach import Attach
 from bot.wiring.store import make_storage
 from bot.wiring.tool_set import open_tool_set
 from tests.tool_context import nowhere
@@ -139,6 +139,12 @@ async def test_the_tool_is_offered_where_a_transport_takes_files(tmp_path, offer
     resources = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
     storage = make_storage(settings, {}, resources, inline)
     async with open_tool_set(
-        settings, {}, resources, storage, attach=offered, is_admin=lambda _: False, post=nowhere
+        settings,
+        {},
+        resources,
+        storage,
+        can=Capabilities(files=offered),
+        is_admin=lambda _: False,
+        post=nowhere,
     ) as tool_set:
         assert ("attach" in [spec.name for spec in tool_set.toolbox(settings.tools).specs]) == offered

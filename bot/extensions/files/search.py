@@ -16,12 +16,13 @@ from pydantic import Field, JsonValue
 
 from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
 from bot.ports.tool import Arguments, ErrorType, ItemError, ToolContext, ToolOutput
+from bot.tools.files.workspace import open_path, path_parts, require_regular
 from threads.store.disk import Offload
 from threads.store.open_beneath import FILE
 
+from .paths import PathArguments, origin, read_whole
 from .read import MAX_ERRORS, MAX_VISITED, matches_pattern
 from .walk import FileEntry, walk
-from .workspace import PathArguments, open_path, origin, path_parts, read_whole, require_regular
 
 TIMEOUT_S = 20.0
 MAX_MATCHES = 100

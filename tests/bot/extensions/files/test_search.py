@@ -5,9 +5,9 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from bot.extensions.files import search as module
+from bot.extensions.files.search import MAX_MATCHES, SearchArguments, SearchFiles
 from bot.ports.errors import ToolDenied, ToolNotFound, ToolTimeout
-from bot.tools.files import search as module
-from bot.tools.files.search import MAX_MATCHES, SearchArguments, SearchFiles
 from tests.patience import WITHIN_S
 from tests.tool_context import tool_context
 from tests.world import inline

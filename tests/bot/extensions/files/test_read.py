@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.extensions.files import read as module
+from bot.extensions.files.read import MAX_ENTRIES, MAX_READ, ListArguments, ListFiles, ReadArguments, ReadFile
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.tools.files import read as module
-from bot.tools.files.read import MAX_ENTRIES, MAX_READ, ListArguments, ListFiles, ReadArguments, ReadFile
 from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import Image

@@ -13,12 +13,13 @@ from pydantic import Field, JsonValue
 from bot.guards.redaction import Masker
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 from bot.ports.tool import Arguments, ToolContext
+from bot.tools.files.workspace import open_path, require_regular
 from threads.errors import PostFailed, TransportRejected
 from threads.store.attachments import safe_name
 from threads.store.disk import Offload
 from threads.store.open_beneath import FILE
 
-from .workspace import AnyPathArguments, open_path, require_regular
+from .paths import AnyPathArguments
 
 MAX_ATTACHED = 50_000_000
 """Bytes of a file that is posted."""

@@ -13,10 +13,11 @@ from pydantic import Field
 
 from bot.ports.errors import ToolInvalidInput
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
+from bot.tools.files.write import MAX_WRITTEN, Writer
 
+from .paths import AnyPathArguments, normalize, origin, read_whole
 from .read import is_binary
-from .workspace import AnyPathArguments, normalize, origin, read_whole
-from .write import MAX_WRITTEN, ScrubbedText, Writer
+from .write import ScrubbedText
 
 CONTEXT = 2
 """Lines that a diff shows around a change."""

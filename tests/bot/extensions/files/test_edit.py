@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.extensions.files import edit as module
+from bot.extensions.files.edit import EditArguments, EditFile, replace_text
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.tools.files import edit as module
-from bot.tools.files.edit import EditArguments, EditFile, replace_text
 from bot.tools.files.quota import Quota
 from bot.tools.files.write import Writer
 from tests.tool_context import tool_context

@@ -15,7 +15,7 @@ from bot.ports.errors import ToolError
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from threads.errors import PostFailed
 from threads.model import File, SentFile
-from threads.store.attachments import ReadableFile, safe_name
+from threads.store.attachments import safe_name
 
 ORIGIN = "file"
 
@@ -72,7 +72,6 @@ def _list(sent: Sequence[SentFile]) -> dict[str, JsonValue]:
 
 def _content(file: File) -> ToolOutput:
     """Return what the model reads of a file: what it is, and as much of its text as a message would bring."""
-    text = file.text[:MOST_OF_A_FILE] if isinstance(file, ReadableFile) else ""
-    shown = file.shown if isinstance(file, ReadableFile) else None
+    text = file.text[:MOST_OF_A_FILE]
     result: dict[str, JsonValue] = {"found": describe(file, len(text)), **({"text": text} if text else {})}
-    return ToolOutput(result, origin=ORIGIN, images=(shown,) if shown else ())
+    return ToolOutput(result, origin=ORIGIN, images=(file.shown,) if file.shown else ())

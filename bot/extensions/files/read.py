@@ -14,13 +14,14 @@ from pydantic import Field, JsonValue
 
 from bot.ports.errors import ToolInvalidInput
 from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
+from bot.tools.files.workspace import open_path, path_parts, require_regular
 from threads.model import Image
 from threads.store.disk import Offload
 from threads.store.image_header import HEAD, MAX_BYTES, read_header
 from threads.store.open_beneath import FILE, FOLDER
 
+from .paths import PathArguments, normalize, origin
 from .walk import FileEntry, walk
-from .workspace import PathArguments, normalize, open_path, origin, path_parts, require_regular
 
 MAX_READ = 20_000
 """Bytes of one read; the result says where to continue."""
