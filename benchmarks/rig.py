@@ -15,8 +15,8 @@ import anyio
 
 from bot.admin.cli import COLLECT_AFTER
 from bot.agent.prompt.instructions import system_prompt
+from bot.extensions.files.read import ListFiles, ReadFile
 from bot.ports.model import Completion, Request, Usage
-from bot.tools.files.read import ListFiles, ReadFile
 from bot.wiring.app import DISK_THREADS, utc_now
 from bot.wiring.core import Core, open_core
 from tests.one_model import OneModel

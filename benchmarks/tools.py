@@ -26,7 +26,9 @@ from pydantic import JsonValue
 
 from benchmarks.child import resident
 from benchmarks.figures import Conditions, Figure, quantile
-from bot.documents.reader import Documents
+from bot.extensions.documents.reader import Reader
+from bot.extensions.files.read import ReadFile
+from bot.extensions.files.write import WriteFile
 from bot.extensions.shell.sandbox import Sandbox, open_sandbox
 from bot.extensions.shell.sandbox.launcher import descendants
 from bot.extensions.shell.sandbox.profile import Limits
@@ -36,8 +38,7 @@ from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput
 from bot.tools.files.quota import Quota
-from bot.tools.files.read import ReadFile
-from bot.tools.files.write import WriteFile, Writer
+from bot.tools.files.write import Writer
 from bot.tools.gate import Toolbox
 from bot.tools.web.http_client import HttpClient
 from tests.tool_context import make_toolbox, tool_context
@@ -293,7 +294,7 @@ async def _web(runs: int) -> dict[str, float]:
 
 async def _document(runs: int) -> dict[str, float]:
     page = f"<html><body><main><h1>A page</h1><p>{PAGE}</p></main></body></html>".encode()
-    documents = Documents(offload)
+    documents = Reader(offload)
     took = await in_turns(runs, document=partial(documents.text_of, page, "text/html", "page.html"))
     return {"document": median(took["document"])}
 

@@ -38,7 +38,8 @@ MISSING = [one for one in BUILT_IN.values() if not one.is_here]
 """The extensions whose folder was deleted."""
 CALL = r'(\(|(?<![\w\])])\[|"-m", "bot", |BOT, )"{}"'
 NEEDS = [words for one in MISSING for words in (f"{one.package}.", *map(CALL.format, one.commands))]
-"""What a test module has that needs one of them: an import, or a call of a command."""
+NEEDS += ["list_files", "read_file"] * (not BUILT_IN["files"].is_here)
+"""What a test module has that needs one of them: an import, a call of a command, or a tool."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

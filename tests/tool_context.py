@@ -7,10 +7,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bot.config.built_in_extensions import BUILT_IN
+from bot.guards.redaction import Masker
 from bot.ports.tool import Arguments, Tool, ToolContext
 from bot.tools.gate import Permits, Toolbox
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Answer, Author, Question, ThreadId
+from threads.store.disk import Offload
 
 
 async def nowhere(_call_id: str, _file: Path, _name: str) -> None:
@@ -63,6 +66,16 @@ class PermitAll:
 
     def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:
         return False
+
+
+def file_tools(offload: Offload, *, posts: bool = False) -> list[Tool]:
+    """Return the tools that read files, and the one that *posts* them; none where their extension was deleted."""
+    if not BUILT_IN["files"].is_here:
+        return []
+    from bot.extensions.files.attach import Attach  # noqa: PLC0415 - it may be deleted
+    from bot.extensions.files.read import ListFiles, ReadFile  # noqa: PLC0415
+
+    return [ReadFile(offload), ListFiles(offload), *([Attach(offload, Masker())] if posts else [])]
 
 
 def make_toolbox(

@@ -20,15 +20,15 @@ from bot.agent.prompt.token_estimate import request_size
 from bot.config.settings import Recovery
 from bot.observe.audit import Audit, AuditFiles
 from bot.observe.turn_events import Observing
+from bot.ports.documents import PlainDocuments
 from bot.ports.model import Completion, Request, Usage
 from bot.ports.tool import Tool
 from bot.routing.rate_limit import RateLimiter
-from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.files.workspace import mark_output
 from bot.tools.gate import Permits, Recovers, Toolbox
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from tests.one_model import OneModel
-from tests.tool_context import make_toolbox
+from tests.tool_context import file_tools, make_toolbox
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable
 from threads.file_store import FileStore
@@ -353,7 +353,7 @@ def core_parts(
         memory=None,
         permissions=NothingAllowed(),
         asked=NothingAsked(),
-        reader=None,
+        reader=PlainDocuments(offload),
         troubles=lambda: link_troubles([transport]),
         explain=lambda error, _, reference: wording.explain(error, reference),
         escalate=lambda *_: None,
@@ -377,7 +377,7 @@ async def running(
     **changes: object,
 ) -> AsyncIterator[Core]:
     """Run a bot over *data* until the block ends. It ends as a killed process does: nothing shuts down."""
-    toolbox = make_toolbox([ReadFile(inline), ListFiles(inline), *tools], permits=permits, recovery=recovery)
+    toolbox = make_toolbox([*file_tools(inline), *tools], permits=permits, recovery=recovery)
     surroundings = {"disk": disk or PosixDisk(), "offload": inline, "now": clock or Clock()}
     async with anyio.create_task_group() as tasks:
         yield await open_core(tasks, core_parts(data, platform, model, toolbox, **surroundings | changes))

@@ -36,6 +36,8 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "backup": BuiltIn("bot.extensions.backup.extension", commands=("backup", "restore")),
     "browser": BuiltIn("bot.extensions.browser.extension", tools=("browser",)),
     "doctor": BuiltIn("bot.extensions.doctor.extension", commands=("doctor",)),
+    "documents": BuiltIn("bot.extensions.documents.extension"),
+    "files": BuiltIn("bot.extensions.files.extension", tools=("files",)),
     "mcp": BuiltIn("bot.extensions.mcp.extension", keys=("mcp_servers",), commands=("mcp",)),
     "playbooks": BuiltIn(
         "bot.extensions.playbooks.extension",

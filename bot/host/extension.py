@@ -12,6 +12,7 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | models                        | ``models``                           | `providers.NAME.kind`                  |
 | tools                         | `Running.tools`, `Host.offer`        | the model, under the policy of tools   |
 | text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
+| what a file says              | ``documents``                        | each turn with files, tools            |
 | what a file says, by a model  | `Running.to_text`, `PlaceModels`     | each turn with files                   |
 | a sink of turn events         | ``observers``                        | a running bot                          |
 | turns of its command          | `Running.turns`                      | people in a thread                     |
@@ -23,8 +24,7 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | checks                        | ``checks``, ``faults``, ``warnings`` | `threadfast doctor`, `check`           |
 | its page of the manual        | ``page``                             | `threadfast extensions list`           |
 
-All of it is optional. The module of an extension is imported by every command, so whatever is slow to import stands
-in its functions.
+All of it is optional. Every command imports the modules of extensions, so what is slow to import stands in functions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from bot.budget.accounts import SpendingLedger
     from bot.config.scopes import CurrentSettings
     from bot.config.transports import TransportSettings
-    from bot.documents.reader import Documents
     from bot.guards.egress import Egress
     from bot.guards.redaction import Masker
     from bot.host.agents import Agents, MakeModel, PlaceModels
@@ -68,7 +67,8 @@ if TYPE_CHECKING:
     from threads.model import File, Incoming, Message, Outgoing, Sink, ThreadId, Turn
     from threads.store.disk import Disk, Offload
     from threads.store.json_file import States
-    from transports.base.transport import Transport
+    from threads.store.thread_files import Documents
+    from transports.base.transport import Capabilities, Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,11 @@ class Host:
 
     ``offload`` runs short blocking jobs that people wait for, ``work`` longer ones of tools. ``states`` keeps small
     values over a restart, ``workspace`` returns the folder of a thread. ``writer`` stores files within the quota.
-    ``post`` posts to any channel that is served, and raises `threads.errors.PostFailed`. ``learn`` adds secrets
-    that are masked from now on. ``web_fetch`` is None where that tool is off. ``enabled`` has the names in
-    `tools.enabled`, of everybody or of a scope.
-
-    ``offer`` replaces the tools of one group, also where the model has them already: from the next turn on.
-
-    ``is_admin`` takes the id of a person. ``schedules`` send messages to a thread at a time, ``ledger`` counts what
-    calls cost, and ``keep_workspace`` makes the files of a thread as durable as its conversation.
+    ``post`` posts to any channel that is served, or raises `threads.errors.PostFailed`. ``can`` is what one of the
+    transports can do with files. ``learn`` masks more secrets from now on. ``web_fetch`` is None where that tool is
+    off. ``enabled`` has the names in `tools.enabled`, of everybody or of a scope. ``offer`` replaces the tools of one
+    group, from the next turn on. ``is_admin`` takes the id of a person. ``schedules`` send messages later, ``ledger``
+    counts what calls cost, and ``keep_workspace`` makes the files of a thread as durable as its conversation.
     """
 
     settings: Settings
@@ -118,6 +115,7 @@ class Host:
     egress: Egress
     web_fetch: WebFetch | None
     post: Callable[[Outgoing], Awaitable[object]]
+    can: Capabilities
     offer: Callable[[str, Sequence[Tool]], None]
     is_admin: Callable[[str], bool]
     schedules: Schedules
@@ -243,10 +241,11 @@ class Extension:
 
     ``transports`` are chat platforms by the name of their kind, and ``models`` makes models by the kind of their
     provider. ``commands`` are commands of the program; the extensions that come with it have theirs in `BUILT_IN`.
-    ``open`` is a block around the running bot; it yields None where the settings ask for nothing. ``observers`` is
-    the same for a sink of the bot's events. ``stores`` has stores by their `store.kind`. ``checks`` returns its
-    checks for `threadfast doctor`, ``faults`` what `threadfast check` finds wrong beside the settings, and
-    ``warnings`` what is odd in settings that can be used. ``groups`` returns where tools of its own making come from.
+    ``documents`` makes what reads files of others, for the whole bot: the last one counts. ``open`` is a block around
+    the running bot; it yields None where the settings ask for nothing. ``observers`` is the same for a sink of the
+    bot's events. ``stores`` has stores by their `store.kind`. ``checks`` returns its checks for `threadfast doctor`,
+    ``faults`` what `threadfast check` finds wrong beside the settings, and ``warnings`` what is odd in settings that
+    can be used. ``groups`` returns where tools of its own making come from.
     """
 
     name: str
@@ -257,6 +256,7 @@ class Extension:
     models: Mapping[str, MakeModel] = field(default_factory=dict)
     commands: Sequence[click.Command] = ()
     thread_commands: Sequence[ThreadCommand] = ()
+    documents: Callable[[Offload], Documents] | None = None
     open: Callable[[Host], AbstractAsyncContextManager[Running | None]] | None = None
     observers: Callable[[Settings], AbstractAsyncContextManager[Observer | None]] | None = None
     stores: Mapping[str, StoreKind] = field(default_factory=dict)
@@ -266,16 +266,15 @@ class Extension:
     warnings: Callable[[Settings], Iterable[str]] = lambda _: ()
 
 
-def extensions_of(settings: Settings) -> Sequence[Extension]:
-    """Return the extensions that serve these settings."""
-    return [one for one in installed_for(settings).extensions.values() if isinstance(one, Extension)]
+def extensions_of(settings: Settings | None) -> Sequence[Extension]:
+    """Return the extensions that serve these settings, without settings those of the program."""
+    here = installed_for(settings) if settings else installed()
+    return [one for one in here.extensions.values() if isinstance(one, Extension)]
 
 
 def transport_kinds(settings: Settings | None = None) -> Mapping[str, TransportKind]:
     """Return the chat platforms by name: all of the program, and those that the settings name."""
-    here = installed_for(settings) if settings else installed()
-    mine = (one for one in here.extensions.values() if isinstance(one, Extension))
-    return {name: kind for one in mine for name, kind in one.transports.items()}
+    return {name: kind for one in extensions_of(settings) for name, kind in one.transports.items()}
 
 
 def store_kind(settings: Settings) -> StoreKind | None:

@@ -57,7 +57,7 @@ from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import lock_data_folder
 from threads.store.disk import Offload, PosixDisk
 from threads.store.disk_threads import DiskThreads
-from transports.base.transport import Transport
+from transports.base.transport import Capabilities, Transport
 from transports.shared.delivery.outbox import Outbox
 
 log = logging.getLogger(__name__)
@@ -116,8 +116,8 @@ async def serve(
     transports = make_transports(storage)
     outbox = partial(Outbox, ensure_ownership=store.ensure_ownership, max_age_s=settings.recovery.max_age_s)
     outboxes = {transport.name: outbox(transport) for transport in transports}
-    takes_files = any(transport.capabilities.files for transport in transports)
-    has_earlier = any(transport.capabilities.earlier for transport in transports)
+    able = [transport.capabilities for transport in transports]
+    can = Capabilities(files=any(one.files for one in able), earlier=any(one.earlier for one in able))
     post = partial(_post, outboxes, resources.mask)
     stopped: list[str] = []
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
@@ -131,8 +131,7 @@ async def serve(
                 environ,
                 resources,
                 storage,
-                attach=takes_files,
-                earlier=has_earlier,
+                can=can,
                 is_admin=access.is_admin,
                 post=post,
             ) as tool_set,

@@ -40,7 +40,7 @@ from threads.journal.records import PendingMessage, Settled
 from threads.model import Feedback, FollowUp, Incoming, Run, ThreadId, Turn, TurnLimits
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
-from threads.store.thread_files import DocumentReader, ThreadFiles
+from threads.store.thread_files import Documents, ThreadFiles
 from threads.wording import first_cause
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
@@ -52,8 +52,8 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``models`` returns the models for a message. ``memory`` is None when it is off, and ``reader``
-    when files are only stored. ``restored`` is the backup that the data folder came from.
+    ``models`` returns the models for a message. ``memory`` is None when it is off. ``restored`` is the backup that
+    the data folder came from.
     ``explain`` returns the text about a failure for the thread, and ``escalate`` reports it to the operators.
     ``on_questions`` gets the open questions of all threads. ``unfinished`` returns how far an extension came in the
     turn of a message.
@@ -76,7 +76,7 @@ class Parts:
     memory: MemoryCommands | None
     permissions: Permissions
     asked: AskedQuestions
-    reader: DocumentReader | None
+    reader: Documents
     troubles: Callable[[], Sequence[str]]
     explain: Callable[[Exception, PendingMessage, str], str]
     escalate: Callable[[Exception, ThreadId, str], None]

@@ -24,7 +24,6 @@ from bot.config.extensions import installed_for
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import Settings, Tools
 from bot.config.tool_profiles import policy_of
-from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN
 from bot.guards.redaction import Masker
@@ -35,17 +34,13 @@ from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.documents import PlainDocuments
 from bot.ports.errors import ToolError
 from bot.ports.tool import Tool, ToolContext
 from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.ask_person import AskingPermits, AskPerson
-from bot.tools.files.attach import Attach
-from bot.tools.files.edit import EditFile
-from bot.tools.files.fetch import FetchFile
 from bot.tools.files.quota import Quota
-from bot.tools.files.read import ListFiles, ReadFile
-from bot.tools.files.search import SearchFiles
-from bot.tools.files.write import WriteFile, Writer
+from bot.tools.files.write import Writer
 from bot.tools.gate import Toolbox
 from bot.tools.memory import Recall, Remember
 from bot.tools.questions import DurableQuestions, QuestionsFile
@@ -59,6 +54,8 @@ from threads.errors import NewerSchema, StoreUnavailable
 from threads.journal.records import PendingMessage
 from threads.model import File, Incoming, Message, Outgoing, Sink, Turn
 from threads.store.json_file import States
+from threads.store.thread_files import Documents
+from transports.base.transport import Capabilities
 
 if TYPE_CHECKING:
     from bot.schedules.store import Schedules
@@ -224,26 +221,25 @@ async def open_tool_set(
     resources: Resources,
     storage: Storage,
     *,
-    attach: bool,
-    earlier: bool = False,
+    can: Capabilities,
     is_admin: Callable[[str], bool],
     post: Callable[[Outgoing], Awaitable[object]],
 ) -> AsyncIterator[ToolSet]:
     """Yield the tools that the settings enable for anybody.
 
-    *attach*: a transport takes files. *earlier*: in one, files are sent to threads without the bot. *post* posts
+    *can* is what one of the transports can do: it takes files, or has those that came without the bot. *post* posts
     notices.
 
     Raises `threads.errors.NewerSchema` and OSError for files in the data folder.
     """
-    enabled, work = enabled_anywhere(settings), resources.work
+    enabled, work, mask = enabled_anywhere(settings), resources.work, resources.mask
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
     writer = Writer(resources.disk, work, quota)
     audit = Audit(storage.append_audit, resources.now, resources.on_audit, storage.worker)
-    tool_set = ToolSet(Documents(work), audit, writer, resources.mask, resources.observing)
-    tool_set.enabled = enabled
+    read_by = [PlainDocuments, *filter(None, (one.documents for one in extensions_of(settings)))]
+    tool_set = ToolSet(read_by[-1](work), audit, writer, mask, resources.observing, enabled=enabled)
     egress = Egress(settings.tools.private_hosts)
-    fetch = WebFetch(HttpClient(egress, resources.work, agent=settings.name), tool_set.documents)
+    fetch = WebFetch(HttpClient(egress, work, agent=settings.name), tool_set.documents)
     await _open_schedules(tool_set, settings, resources, storage.states)
     host = Host(
         settings,
@@ -251,10 +247,10 @@ async def open_tool_set(
         enabled,
         disk=resources.disk,
         offload=resources.offload,
-        work=resources.work,
+        work=work,
         now=resources.now,
-        mask=resources.mask,
-        learn=partial(_learn, resources.mask),
+        mask=mask,
+        learn=partial(_learn, mask),
         states=storage.states,
         workspace=storage.store.workspace,
         documents=tool_set.documents,
@@ -262,6 +258,7 @@ async def open_tool_set(
         egress=egress,
         web_fetch=fetch if "web_fetch" in enabled else None,
         post=post,
+        can=can,
         offer=tool_set.offer,
         is_admin=is_admin,
         schedules=tool_set.schedules,
@@ -269,13 +266,6 @@ async def open_tool_set(
         keep_workspace=storage.store.keep_workspace,
     )
     async with _open_extensions(tool_set, host):
-        if "files" in enabled:
-            tool_set.add("files", ReadFile(work), ListFiles(work), SearchFiles(work))
-            tool_set.add("files", WriteFile(writer), EditFile(writer))
-            if attach:
-                tool_set.add("files", Attach(work, resources.mask))
-            if earlier:
-                tool_set.add("files", FetchFile())
         if "memory" in enabled:
             tool_set.memory = Memory(storage.memory, now=resources.now, is_admin=is_admin)
             tool_set.add("memory", Remember(tool_set.memory, resources.mask), Recall(tool_set.memory))

@@ -28,6 +28,7 @@ from zlib import crc32
 import anyio
 import anyio.to_thread
 
+from bot.extensions.files.read import ListFiles
 from bot.extensions.postgres.session import DatabaseSession, Row
 from bot.extensions.postgres.store import PostgresStore
 from bot.extensions.postgres.worker import WorkerLost
@@ -37,7 +38,6 @@ from bot.observe.shutdown import Stop
 from bot.ports.errors import BadRequest, ModelUnavailable
 from bot.ports.model import Completion, Request, Usage
 from bot.tools.approvals import Approvals, ApprovalsFile
-from bot.tools.files.read import ListFiles
 from bot.wiring.app import DISK_THREADS, utc_now
 from bot.wiring.core import open_core
 from tests.one_model import OneModel

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from bot.documents.reader import Documents
+from bot.extensions.documents.reader import Reader
 
 TABLE = Path(__file__).parent / "files.tsv"
 
@@ -48,7 +48,7 @@ def found_below(folder: Path) -> Mapping[str, Path]:
 async def check(folder: Path) -> Report:
     """Read the files of the table that are below *folder*."""
     report, places = Report(), await anyio.to_thread.run_sync(found_below, folder)
-    documents = Documents(anyio.to_thread.run_sync)
+    documents = Reader(anyio.to_thread.run_sync)
     for one in listed():
         if place := places.get(one.sha256):
             name = one.source.rpartition("/")[2]

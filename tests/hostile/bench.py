@@ -31,6 +31,7 @@ from tests.world import ANN, T1, Clock
 from threads.model import Answer, Image, Question, ThreadId, ToolCall, TurnEvent
 from threads.store.data_folder import thread_folder
 from threads.store.disk import PosixDisk
+from transports.base.transport import Capabilities
 
 CANARY = "canary-5f1d9c0a77e2-canary"
 """The secret of this bot, which must never be readable."""
@@ -230,7 +231,7 @@ async def open_harness(
     resources = Resources(PosixDisk(), offload, offload, Clock(), harness.mask, Observing())
     storage = make_storage(settings, {}, resources, offload)
     async with open_tool_set(
-        settings, {}, resources, storage, attach=True, is_admin=lambda _: False, post=nowhere
+        settings, {}, resources, storage, can=Capabilities(files=True), is_admin=lambda _: False, post=nowhere
     ) as harness.tools:
         yield harness
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bot.extensions.shell.sandbox import CommandResult
-from tests.bot.documents import hostile_files as made
+from tests.bot.extensions.documents import hostile_files as made
 from tests.bot.extensions.mcp.opened import plain
 from tests.bot.tools.site import page, serving
 from tests.world import ANN, calls, says

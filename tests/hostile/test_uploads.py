@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.bot.documents import hostile_files as made
+from tests.bot.extensions.documents import hostile_files as made
 from tests.bot.extensions.mcp.opened import plain
 from tests.world import T1, calls, says
 from threads.model import Image

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bot.documents import hostile_files as made
+from tests.bot.extensions.documents import hostile_files as made
 from tests.bot.tools.site import page, redirect, serving
 
 from .bench import CANARY, PUBLIC, FakeNetwork, Row, params, run_row

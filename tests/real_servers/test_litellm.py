@@ -11,7 +11,7 @@ import pytest
 
 from bot.ports.errors import ContextOverflow, VisionUnsupported
 from bot.ports.model import Request
-from tests.bot.documents.hostile_files import png
+from tests.bot.extensions.documents.hostile_files import png
 from tests.fakes import openai as o
 from tests.patience import WITHIN_S
 from tests.real_servers.installed import PYTHON, needs_servers

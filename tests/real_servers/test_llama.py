@@ -19,7 +19,7 @@ from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.build import build_adapter
 from bot.ports.errors import ContextOverflow, ToolsUnsupported, VisionUnsupported
 from bot.ports.model import Request, ToolSpec
-from tests.bot.documents.hostile_files import png
+from tests.bot.extensions.documents.hostile_files import png
 from tests.patience import WITHIN_S
 from tests.real_servers.installed import PYTHON, model_file, needs_servers
 from tests.serving import compatible

@@ -97,7 +97,7 @@ async def test_a_file_is_in_the_workspace_before_the_model_is_asked_and_the_mode
     platform = Giving(F1=[b"one ", b"two"])
     sent = await answer(tmp_path, platform, with_files(Attachment("F1", "notes.txt", "text/plain", 7)))
     assert kept(tmp_path) == {"m1-notes.txt": b"one two"}
-    assert "> attachments/m1-notes.txt (text/plain, 7 bytes)" in sent.text
+    assert "> attachments/m1-notes.txt (text/plain, 7 bytes; its text is below)" in sent.text
     assert sent.blocks[-1] == Text("what is this?"), "a person's own words come last"
     path = workspace(tmp_path) / "attachments" / "m1-notes.txt"
     assert path.stat().st_mode & 0o777 == 0o600
@@ -185,7 +185,7 @@ async def test_after_a_crash_a_file_that_is_there_is_not_fetched_again(tmp_path)
         await platform.settled("m1")
     assert platform.opened == ["F1", "F2", "F2"]
     assert kept(tmp_path) == {"m1-a.png": b"whole", "m1-b": b"half and half"}
-    assert "m1-a.png (of unknown type, 5 bytes)" in model.requests[0].messages[-1].text
+    assert "m1-a.png (of unknown type, 5 bytes; its text is below)" in model.requests[0].messages[-1].text
 
 
 async def test_a_stop_while_a_file_arrives_leaves_nothing_behind(tmp_path):
@@ -213,8 +213,8 @@ async def merged(data, platform):
     return model.requests[1].messages[-1]
 
 
-async def test_a_message_that_joins_a_running_turn_brings_its_files(tmp_path):
-    assert "attachments/m2-late.txt" in (await merged(tmp_path, Giving(F2=b"late"))).text
+async def test_a_message_that_joins_a_running_turn_has_its_files_read(tmp_path):
+    assert ">\nlate words\n</" in (await merged(tmp_path, Giving(F2=b"late words"))).text
 
 
 async def test_a_link_that_a_tool_left_in_the_way_is_not_followed(tmp_path):
@@ -232,18 +232,16 @@ async def test_a_picture_is_shown_to_the_model_and_only_its_path_is_stored(tmp_p
     platform, model = Giving(F1=PNG), Scripted(calls("list_files", path="."), says("a cat"))
     await answer(tmp_path, platform, with_files(Attachment("F1", "cat.dat", "text/plain")), model)
     first, second = (request.messages[0] for request in model.requests)
-    assert Image("attachments/m1-cat.dat", "image/png", PNG) in first.blocks
+    assert Image("attachments/.shown/m1-cat.dat.png", "image/png", PNG) in first.blocks
     assert first == second
     stored = (thread_folder(tmp_path, T1) / "context.jsonl").read_text()
-    assert '"attachments/m1-cat.dat","media_type":"image/png"' in stored
+    assert '"attachments/.shown/m1-cat.dat.png","media_type":"image/png"' in stored
     assert "IHDR" not in stored
     again = Scripted()
-    (workspace(tmp_path) / "attachments" / "m1-cat.dat").write_bytes(b"changed")
+    (workspace(tmp_path) / "attachments/.shown/m1-cat.dat.png").write_bytes(b"changed")
     await answer(tmp_path, platform, message(2), again)
-    assert (
-        Text("(a picture that cannot be shown here: attachments/m1-cat.dat)")
-        in again.requests[0].messages[0].blocks
-    )
+    gone = Text("(a picture that cannot be shown here: attachments/.shown/m1-cat.dat.png)")
+    assert gone in again.requests[0].messages[0].blocks
 
 
 @pytest.mark.parametrize(

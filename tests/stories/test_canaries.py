@@ -382,7 +382,7 @@ async def test_an_exception_in_a_tool_and_in_a_turn_names_none(tmp_path, monkeyp
     async def breaks(*_):
         raise RuntimeError(f"{CANARIES['PROVIDER']} {CANARIES['MCP_ENV']} {FILE_CANARY}")
 
-    monkeypatch.setattr("bot.tools.files.read.ListFiles.__call__", breaks)
+    monkeypatch.setattr("bot.extensions.files.read.ListFiles.__call__", breaks)
     async with stage(tmp_path) as made:
         await made.turn("list.", Tool("c1", "list_files"), repeated)
         monkeypatch.setattr("bot.tools.gate.Toolbox.run", breaks)

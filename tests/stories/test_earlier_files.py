@@ -10,7 +10,7 @@ import pytest
 
 from bot.agent.prompt.earlier_lines import MOST_LINES
 from bot.agent.prompt.user_message import EARLIER_FILES, UserMessages
-from bot.tools.files.fetch import MOST_NAMES, FetchFile
+from bot.extensions.files.fetch import MOST_NAMES, FetchFile
 from tests.sim.loop import virtual_time
 from tests.stories.test_attachments import PNG, Giving, kept
 from tests.stories.test_earlier import BOB, Chatting, asks
@@ -61,12 +61,12 @@ async def turn_of(data, platform, *incoming, model=None, **given):
     return next(entry for entry in model.requests[-1].messages if entry.source == incoming[-1].id)
 
 
-async def test_files_of_the_root_and_of_earlier_lines_are_stored_and_read(tmp_path, reading):
-    reading(Reading(app="Traceback: no space left"))
+async def test_files_of_the_root_and_of_earlier_lines_are_stored_and_read(tmp_path):
+    reader = Reading(app="Traceback: no space left")
     platform = Sharing(**{"app.log": b"...", "cat.png": PNG})
     platform.send(1, BOB, "app.log")
     platform.send(2, ANN, "cat.png")
-    read = await turn_of(tmp_path, platform, asks(3, "what is wrong in that file?"))
+    read = await turn_of(tmp_path, platform, asks(3, "what is wrong in that file?"), reader=reader)
     log, text = "attachments/1.0-app.log", "attachments/.text/1.0-app.log.txt"
     assert listed(read) == [
         f"> {log} (of unknown type, 3 bytes; its text is below; all of it is in {text})",
@@ -206,14 +206,14 @@ async def fetched(data, platform, name, **given):
     return json.loads(result.content), model.requests[-1]
 
 
-async def test_an_older_file_is_got_by_its_name_wherever_it_is_in_the_thread(tmp_path, reading):
-    reading(Reading(app="the figure is 7"))
+async def test_an_older_file_is_got_by_its_name_wherever_it_is_in_the_thread(tmp_path):
+    reader = Reading(app="the figure is 7")
     platform = Sharing(page=60, **{"app.log": b"x"})
     platform.say(1, BOB, "the root")
     platform.send(2, BOB, "app.log")
     for n in range(3, 300):
         platform.say(n, BOB, "hm")
-    result, request = await fetched(tmp_path, platform, "APP.log")
+    result, request = await fetched(tmp_path, platform, "APP.log", reader=reader)
     assert result["success"]
     assert (
         result["result"]["found"].split("attachments/")[1].startswith("2.0-app.log (of unknown type, 1 bytes")
@@ -231,7 +231,7 @@ async def test_a_picture_that_is_got_by_its_name_is_shown(tmp_path):
     for n in range(3, 3 + MOST_LINES):
         platform.say(n, BOB, "hm")
     _, request = await fetched(tmp_path, platform, "cat.png")
-    assert request.messages[3].blocks == (Image("attachments/2.0-cat.png", "image/png", PNG),)
+    assert request.messages[3].blocks == (Image("attachments/.shown/2.0-cat.png.png", "image/png", PNG),)
 
 
 async def test_of_several_files_with_one_name_each_has_a_name_of_its_own(tmp_path):
@@ -244,7 +244,7 @@ async def test_of_several_files_with_one_name_each_has_a_name_of_its_own(tmp_pat
         "files": [{"name": "2.0-a.txt", "from": "ann (U1)"}, {"name": "1.0-a.txt", "from": "bob (U2)"}],
     }
     result, _ = await fetched(tmp_path / "2", platform, "1.0-a.txt")
-    assert result["result"]["found"] == "attachments/1.0-a.txt (of unknown type, 1 bytes)"
+    assert result["result"]["found"] == "attachments/1.0-a.txt (of unknown type, 1 bytes; its text is below)"
 
 
 async def test_an_unknown_name_brings_the_names_that_there_are_each_on_one_line(tmp_path):

@@ -7,17 +7,17 @@ import anyio.to_thread
 import pytest
 
 from bot.agent.prompt.user_message import FILES, MOST_OF_A_FILE, MOST_OF_FILES
-from bot.documents.problems import WHY, left_out
-from bot.documents.reader import Documents
+from bot.extensions.documents.problems import WHY, left_out
+from bot.extensions.documents.reader import Reader
 from bot.ports.errors import ContextOverflow
 from bot.ports.outside_text import tainted
-from tests.bot.documents import hostile_files as made
+from tests.bot.extensions.documents import hostile_files as made
 from tests.sim.loop import virtual_time
-from tests.stories.test_attachments import PNG, Giving, answer, kept, merged, with_files, workspace
+from tests.stories.test_attachments import PNG, Giving, answer, kept, with_files, workspace
 from tests.world import Scripted, calls, message, running, says
 from threads.model import Attachment, Image, Text
 from threads.store.attachments import Extracted, ModelImage
-from threads.store.thread_files import OPENED_WITHIN_S, ThreadFiles
+from threads.store.thread_files import OPENED_WITHIN_S
 
 pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
@@ -56,9 +56,8 @@ def inside(sent):
     return [text for text in texts if not text.startswith(FILES)]
 
 
-async def test_a_text_stands_in_the_message_behind_a_fence_and_the_persons_words_come_last(tmp_path, reading):
-    reading(Reading(a="the figure is 7"))
-    sent = await answer(tmp_path, Giving(F=b"x"), named("a.txt"))
+async def test_a_text_stands_in_the_message_behind_a_fence_and_the_persons_words_come_last(tmp_path):
+    sent = await answer(tmp_path, Giving(F=b"x"), named("a.txt"), reader=Reading(a="the figure is 7"))
     [text] = inside(sent)
     first, body, last = text.split("\n")
     assert body == "the figure is 7"
@@ -74,17 +73,19 @@ async def test_a_text_stands_in_the_message_behind_a_fence_and_the_persons_words
     assert (workspace(tmp_path) / "attachments/.text/m1-a.txt.txt").read_text() == "the figure is 7"
 
 
-async def test_a_text_that_is_the_file_itself_is_kept_once(tmp_path, reading):
-    reading(Reading(a=Extracted("x" * (MOST_OF_A_FILE + 1), as_is=True)))
-    sent = await answer(tmp_path, Giving(F=b"x"), named("a.txt"))
+async def test_a_text_that_is_the_file_itself_is_kept_once(tmp_path):
+    reader = Reading(a=Extracted("x" * (MOST_OF_A_FILE + 1), as_is=True))
+    sent = await answer(tmp_path, Giving(F=b"x"), named("a.txt"), reader=reader)
     assert kept(tmp_path) == {"m1-a.txt": b"x"}
     assert "(of unknown type, 1 bytes; the first 20,000 of its 20,001 characters are below)" in sent.text
 
 
-async def test_long_texts_are_cut_and_what_is_left_out_is_told_and_can_be_read(tmp_path, reading):
-    reading(Reading(**{name: name * 30_000 for name in "abcd"}))
+async def test_long_texts_are_cut_and_what_is_left_out_is_told_and_can_be_read(tmp_path):
     model = Scripted(calls("read_file", path="attachments/.text/m1-d.pdf.txt"), says("ok"))
-    sent = await answer(tmp_path, Giving(F=b"x"), named("a.pdf", "b.pdf", "c.pdf", "d.pdf"), model)
+    reader = Reading(**{name: name * 30_000 for name in "abcd"})
+    sent = await answer(
+        tmp_path, Giving(F=b"x"), named("a.pdf", "b.pdf", "c.pdf", "d.pdf"), model, reader=reader
+    )
     sent = model.requests[0].messages[-1]
     assert sum(text.count(name) for name, text in zip("abc", inside(sent), strict=True)) >= MOST_OF_FILES
     assert all(len(text) < MOST_OF_A_FILE + 300 for text in inside(sent))
@@ -106,9 +107,8 @@ EVIL = [
 
 
 @pytest.mark.parametrize("text", EVIL)
-async def test_no_text_ends_its_own_fence(tmp_path, reading, text):
-    reading(Reading(a=text))
-    [shown] = inside(await answer(tmp_path, Giving(F=b"x"), named("a.txt")))
+async def test_no_text_ends_its_own_fence(tmp_path, text):
+    [shown] = inside(await answer(tmp_path, Giving(F=b"x"), named("a.txt"), reader=Reading(a=text)))
     seal = shown.split()[1]
     assert shown.endswith(f"\n</outside {seal}>")
     assert shown.lower().count("<outside") == shown.lower().count("</outside") == 1
@@ -125,9 +125,8 @@ async def test_no_text_ends_its_own_fence(tmp_path, reading, text):
         "\u202etxt.exe",
     ],
 )
-async def test_no_name_says_more_than_a_name(tmp_path, reading, name):
-    reading(Reading())
-    sent = await answer(tmp_path, Giving(F=b"x"), named(name))
+async def test_no_name_says_more_than_a_name(tmp_path, name):
+    sent = await answer(tmp_path, Giving(F=b"x"), named(name), reader=Reading())
     listing, [fenced] = sent.blocks[1].text, inside(sent)
     assert len(listing.splitlines()) == 2
     assert fenced.splitlines()[0].count('"') == 4
@@ -144,12 +143,9 @@ async def test_no_name_says_more_than_a_name(tmp_path, reading, name):
         (None, "it took too long to read."),
     ],
 )
-async def test_a_file_that_cannot_be_read_is_told_to_person_and_model_and_is_kept(
-    tmp_path, reading, found, why
-):
-    reading(Reading(a=found))
+async def test_a_file_that_cannot_be_read_is_told_to_person_and_model_and_is_kept(tmp_path, found, why):
     platform, began = Giving(F=b"x"), anyio.current_time()
-    sent = await answer(tmp_path, platform, named("a.zip", "b.txt"))
+    sent = await answer(tmp_path, platform, named("a.zip", "b.txt"), reader=Reading(a=found))
     assert platform.texts[0].startswith(f"I could not read a.zip: {why}\n\n")
     assert f"> attachments/m1-a.zip (of unknown type, 1 bytes) could not be read: {why}" in sent.text
     assert "m1-a.zip" in kept(tmp_path)
@@ -157,19 +153,19 @@ async def test_a_file_that_cannot_be_read_is_told_to_person_and_model_and_is_kep
     assert anyio.current_time() - began <= OPENED_WITHIN_S + 1
 
 
-async def test_what_a_text_lacks_is_told_to_person_and_model(tmp_path, reading):
-    reading(Reading(a=Extracted("words", problem=left_out(["rest"]))))
+async def test_what_a_text_lacks_is_told_to_person_and_model(tmp_path):
     platform = Giving(F=b"x")
-    sent = await answer(tmp_path, platform, named("a.pdf"))
+    reader = Reading(a=Extracted("words", problem=left_out(["rest"])))
+    sent = await answer(tmp_path, platform, named("a.pdf"), reader=reader)
     assert "some of it is left out: what comes after its beginning)" in sent.text
     said = f"I read a.pdf, but {left_out(['rest'])}"
     assert platform.texts == [f"{said}\n\nok"]
 
 
-async def test_what_a_picture_lacks_is_told_to_person_and_model(tmp_path, reading):
-    reading(Reading(picture=ModelImage(PNG, "image/png", missing=left_out(["frames"]))))
+async def test_what_a_picture_lacks_is_told_to_person_and_model(tmp_path):
     platform = Giving(F=PNG)
-    sent = await answer(tmp_path, platform, named("cat.gif"))
+    reader = Reading(picture=ModelImage(PNG, "image/png", missing=left_out(["frames"])))
+    sent = await answer(tmp_path, platform, named("cat.gif"), reader=reader)
     assert "a picture, shown below; some of it is left out: all but the first of its pictures)" in sent.text
     assert platform.texts[0].startswith("I read cat.gif, but some of it is left out")
 
@@ -177,9 +173,9 @@ async def test_what_a_picture_lacks_is_told_to_person_and_model(tmp_path, readin
 LARGE = made.png_of(4000, 3000)
 
 
-async def test_a_large_picture_is_shown_small_and_kept_large(tmp_path, reading):
-    reader = reading(Reading())
-    sent = await answer(tmp_path, Giving(F=LARGE), named("cat.png"))
+async def test_a_large_picture_is_shown_small_and_kept_large(tmp_path):
+    reader = Reading()
+    sent = await answer(tmp_path, Giving(F=LARGE), named("cat.png"), reader=reader)
     path = "attachments/.shown/m1-cat.png.png"
     assert Image(path, "image/png", PNG) in sent.blocks
     assert "a picture, shown below)" in sent.text
@@ -191,42 +187,29 @@ async def test_a_large_picture_is_shown_small_and_kept_large(tmp_path, reading):
     assert len(reader.asked) == 1
 
 
-async def test_a_small_picture_is_shown_as_the_reader_gives_it_too(tmp_path, reading):
-    reader = reading(Reading(picture=ModelImage(b"upright", "image/png")))
-    await answer(tmp_path, Giving(F=PNG), named("cat.png"))
-    assert (workspace(tmp_path) / "attachments/.shown/m1-cat.png.png").read_bytes() == b"upright"
-    assert reader.asked == [("m1-cat.png",)]
-
-
-async def test_a_picture_that_cannot_be_shown_is_told(tmp_path, reading):
-    reading(Reading(picture=ModelImage(b"", problem=WHY["pixels"])))
+async def test_a_picture_that_cannot_be_shown_is_told(tmp_path):
     platform = Giving(F=LARGE)
-    sent = await answer(tmp_path, platform, named("cat.png"))
+    reader = Reading(picture=ModelImage(b"", problem=WHY["pixels"]))
+    sent = await answer(tmp_path, platform, named("cat.png"), reader=reader)
     assert platform.texts == [f"I could not read cat.png: {WHY['pixels']}\n\nok"]
     assert not any(isinstance(block, Image) for block in sent.blocks)
 
 
-async def test_a_link_that_a_tool_left_in_the_way_is_not_written_through(tmp_path, reading):
-    reading(Reading())
+async def test_a_link_that_a_tool_left_in_the_way_is_not_written_through(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (workspace(tmp_path) / "attachments").mkdir(parents=True)
     (workspace(tmp_path) / "attachments/.text").symlink_to(outside)
     platform = Giving(F=b"x")
-    await answer(tmp_path, platform, named("a.txt"))
+    await answer(tmp_path, platform, named("a.txt"), reader=Reading())
     assert platform.texts == ["I could not read a.txt: my disk does not give it back.\n\nok"]
     assert not list(outside.iterdir())
 
 
-async def test_a_message_that_joins_a_running_turn_has_its_files_read(tmp_path, reading):
-    reading(Reading(late="late words"))
-    assert "late words" in inside(await merged(tmp_path, Giving(F2=b"x")))[0]
-
-
-async def test_a_stop_while_a_file_is_read_leaves_nothing_of_it(tmp_path, reading):
-    reader = reading(Reading(a=None))
+async def test_a_stop_while_a_file_is_read_leaves_nothing_of_it(tmp_path):
+    reader = Reading(a=None)
     platform = Giving(F=b"x")
-    async with running(tmp_path, platform, Scripted()) as bot:
+    async with running(tmp_path, platform, Scripted(), reader=reader) as bot:
         await bot.orchestrator.receive(named("a.txt"))
         while not reader.asked:
             await anyio.sleep(0.1)
@@ -244,16 +227,18 @@ async def test_a_request_that_is_too_long_loses_its_old_pictures_first(tmp_path)
     pictures = [
         [b.file for m in r.messages for b in m.blocks if isinstance(b, Image)] for r in model.requests
     ]
-    assert pictures == [["attachments/m1-old.png", "attachments/m2-new.png"], ["attachments/m2-new.png"]]
+    assert pictures == [
+        ["attachments/.shown/m1-old.png.png", "attachments/.shown/m2-new.png.png"],
+        ["attachments/.shown/m2-new.png.png"],
+    ]
     later = Scripted()
     await answer(tmp_path, platform, message(3), later)
     assert "m1-old.png" in later.requests[0].messages[0].text
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_pdf_a_page_a_bomb_and_a_photograph_are_read_for_real(tmp_path, monkeypatch):
-    reader = Documents(anyio.to_thread.run_sync)
-    monkeypatch.setattr("bot.wiring.core.ThreadFiles", lambda *given: ThreadFiles(*given[:3], reader))
+async def test_a_pdf_a_page_a_bomb_and_a_photograph_are_read_for_real(tmp_path):
+    reader = Reader(anyio.to_thread.run_sync)
     contents = {
         "F1": made.pdf("the figure is 7"),
         "F2": b"<html><body><h1>News</h1><script>evil()</script>",
@@ -263,7 +248,7 @@ async def test_a_pdf_a_page_a_bomb_and_a_photograph_are_read_for_real(tmp_path, 
     names = ("a.pdf", "b.html", "c.png", "d.jpg")
     platform = Giving(**contents)
     files = [Attachment(id_, name) for id_, name in zip(contents, names, strict=True)]
-    sent = await answer(tmp_path, platform, with_files(*files))
+    sent = await answer(tmp_path, platform, with_files(*files), reader=reader)
     assert "the figure is 7" in inside(sent)[0]
     assert "# News" in inside(sent)[1]
     assert "evil" not in str(sent)

@@ -11,11 +11,12 @@ import pytest
 
 from bot.agent.prompt.memory import Memory
 from bot.agent.prompt.memory_files import MemoryFiles
+from bot.extensions.files.write import WriteFile
 from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments
 from bot.schedules.store import Schedule, Schedules, SchedulesFile
 from bot.tools.files.quota import Quota
-from bot.tools.files.write import WriteFile, Writer
+from bot.tools.files.write import Writer
 from bot.tools.gate import MAX_PARALLEL
 from tests.one_model import OneModel
 from tests.patience import WITHIN_S

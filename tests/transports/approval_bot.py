@@ -9,7 +9,9 @@ from functools import partial
 
 import anyio.to_thread
 
-from bot.documents.reader import Documents
+from bot.extensions.documents.reader import Reader
+from bot.extensions.files.read import ListFiles, ReadFile
+from bot.extensions.files.write import WriteFile
 from bot.guards.policy import Policy
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
@@ -17,8 +19,7 @@ from bot.observe.audit import Audit, AuditFiles
 from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.ask_person import AskingPermits, AskPerson
 from bot.tools.files.quota import Quota
-from bot.tools.files.read import ListFiles, ReadFile
-from bot.tools.files.write import WriteFile, Writer
+from bot.tools.files.write import Writer
 from bot.tools.questions import DurableQuestions, QuestionsFile
 from bot.tools.recovery import Recovery
 from bot.wiring.app import utc_now
@@ -65,7 +66,7 @@ class ApprovalBot:
                 "mask_events": partial(StreamMasker, mask=mask, find_boundary=boundary_finder([SECRET]))
             },
             "mask": mask,
-            "reader": Documents(offload),
+            "reader": Reader(offload),
         }
         async with bot_over(self.chat.edge(self.data), self.data, model, **parts):
             yield model

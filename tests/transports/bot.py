@@ -12,14 +12,11 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from bot.guards.redaction import Masker
-from bot.tools.files.attach import Attach
-from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.gate import Toolbox
 from bot.wiring.app import utc_now
 from bot.wiring.core import open_core
 from tests.patience import WITHIN_S
-from tests.tool_context import make_toolbox
+from tests.tool_context import file_tools, make_toolbox
 from tests.world import core_parts
 from threads.store.data_folder import recent_threads
 from threads.store.disk import PosixDisk
@@ -62,7 +59,7 @@ async def bot_over(
     for name in PROXIES:
         os.environ.pop(name, None)
     offload = anyio.to_thread.run_sync
-    toolbox = toolbox or make_toolbox([ReadFile(offload), ListFiles(offload), Attach(offload, Masker())])
+    toolbox = toolbox or make_toolbox(file_tools(offload, posts=True))
     async with anyio.create_task_group() as tasks:
         changes |= {"disk": PosixDisk(), "offload": offload, "now": utc_now}
         core = await open_core(tasks, core_parts(data, edge, model, toolbox, **changes))

@@ -8,11 +8,11 @@ from typing import ClassVar
 import anyio
 import pytest
 
+from bot.extensions.files.attach import Attach
 from bot.guards.redaction import Masker
 from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments, ToolOutput
-from bot.tools.files.attach import Attach
-from tests.bot.documents.hostile_files import pdf, png
+from tests.bot.extensions.documents.hostile_files import pdf, png
 from tests.run_tool import RunArguments
 from tests.transports.approval_bot import ONCE, SECRET, ApprovalBot
 from tests.transports.chats import chat_of

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from bot.agent.prompt.earlier_lines import MOST_LINES
-from bot.tools.files.fetch import FetchFile
+from bot.extensions.files.fetch import FetchFile
 from tests.fakes.discord import CHANNEL, FakeDiscord
 from tests.fakes.slack import FakeSlack
 from tests.tool_context import make_toolbox
@@ -122,7 +122,7 @@ async def test_a_file_of_the_root_comes_with_a_question_in_its_thread(chat, bot,
         thread = await thread_with(chat, "app.log", b"no space left")
         await chat.say(thread, f"{chat.mention} what is wrong in that file?")
         await told(chat, thread, "ok")
-    assert "app.log (text/plain, 13 bytes)" in model.requests[0].messages[0].text
+    assert "app.log (text/plain, 13 bytes; its text is below)" in model.requests[0].messages[0].text
     [stored] = tmp_path.rglob("attachments/*-app.log")
     assert stored.read_bytes() == b"no space left"
 
@@ -139,7 +139,7 @@ async def test_an_older_file_is_got_by_its_name(chat, bot, tmp_path):
     [stored] = tmp_path.rglob("attachments/*-old.log")
     assert stored.read_bytes() == b"older words"
     [result] = model.requests[1].messages[-1].results
-    assert "old.log (text/plain, 11 bytes)" in result.content
+    assert "old.log (text/plain, 11 bytes; its text is below)" in result.content
 
 
 async def test_where_several_workers_each_hear_a_part_every_turn_asks_once(tmp_path):

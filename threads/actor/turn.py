@@ -42,7 +42,7 @@ from threads.model import (
 )
 from threads.ports import Store
 from threads.scheduled_messages import headings
-from threads.store.attachments import ReadableFile, sent_files
+from threads.store.attachments import sent_files
 from threads.store.thread_files import ThreadFiles
 
 from .conversation import Conversation
@@ -257,7 +257,7 @@ class ActorTurn:
         for file in files:
             if file.problem:
                 self.note(wording.unread(file.name, file.problem))
-            elif isinstance(file, ReadableFile) and file.missing:
+            elif file.missing:
                 self.note(wording.partly_read(file.name, file.missing))
         return files
 

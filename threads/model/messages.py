@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .conversation import Image
 from .ids import Author, ThreadId, message_key
 
 
@@ -28,12 +29,13 @@ class Attachment:
 class File:
     """An attached file, stored at ``path`` in the thread's workspace. ``size`` is in bytes.
 
-    If it could not be stored, ``problem`` says why in a sentence for people, and ``path`` is blank. ``picture``: a
-    model can be shown it. ``media_type`` comes from a picture's own bytes, else from the platform. ``audio`` is
-    "voice" for what the message's author said in the chat, and "file" for any other recording.
+    If it could not be stored, ``problem`` says why in a sentence for people, and ``path`` is blank. ``media_type``
+    comes from a picture's own bytes, else from the platform. ``audio`` is "voice" for what the message's author said
+    in the chat, and "file" for any other recording.
 
-    What is ``said`` in it stands in the message in its place, as its author's own words. ``told`` is a sentence for
-    people on why nothing of it can be read.
+    What a model gets of it is its ``text``, which is whole in the file ``text_path`` of the workspace, or the picture
+    ``shown``; ``missing`` is a sentence on what that lacks. What is ``said`` in it stands in the message in its
+    place, as its author's own words. ``told`` is a sentence for people on why nothing of it can be read.
     """
 
     name: str
@@ -41,10 +43,13 @@ class File:
     media_type: str = ""
     size: int = 0
     problem: str = ""
-    picture: bool = False
     audio: Literal["", "voice", "file"] = ""
     said: str = ""
     told: str = ""
+    text: str = ""
+    text_path: str = ""
+    missing: str = ""
+    shown: Image | None = None
 
 
 Via = Literal["direct", "mention", "overheard"]

@@ -115,19 +115,6 @@ class ModelImage:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadableFile(model.File):
-    """A file with its content for a model: its ``text``, or the picture ``shown``.
-
-    The whole text is in the file ``text_path`` of the workspace. ``missing`` is a sentence on what it lacks.
-    """
-
-    text: str = ""
-    text_path: str = ""
-    missing: str = ""
-    shown: model.Image | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AttachmentStore:
     """Stores files of at most ``max_bytes``, one at a time in each workspace."""
 

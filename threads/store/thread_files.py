@@ -23,7 +23,6 @@ from .attachments import (
     AttachmentStore,
     Extracted,
     ModelImage,
-    ReadableFile,
     StoredFile,
     safe_name,
     sent_files,
@@ -70,29 +69,32 @@ class Source(Protocol):
         ...
 
 
-class DocumentReader(Protocol):
-    """Reads foreign files in isolation. Both methods raise OSError if a file cannot be opened."""
+class Documents(Protocol):
+    """Reads files and pages from outside, which may be hostile. Both methods raise OSError for one that is shut."""
 
-    async def text_of(self, data: Path, media_type: str, name: str = "") -> Extracted:
-        """Return the text of a file."""
+    async def text_of(
+        self, data: bytes | Path, media_type: str, name: str = "", *, site: bool = False
+    ) -> Extracted:
+        """Return the text of a file, of a *site*'s page only the main part.
+
+        *media_type* and *name* are the sender's claim, and only a hint. With a ``problem`` and a text, something is
+        missing from the text.
+        """
         ...
 
-    async def picture_of(self, data: Path) -> ModelImage:
-        """Return a picture, scaled down to what models need."""
+    async def picture_of(self, data: bytes | Path) -> ModelImage:
+        """Return a picture, as small as models need it. With a ``problem`` it has no bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadFiles:
-    """The files of all threads. ``source`` returns a transport by its name, ``workspace`` a thread's folder.
-
-    Without a ``reader`` files are stored and named, but a model sees only pictures that need no scaling, as they are.
-    """
+    """The files of all threads. ``source`` returns a transport by its name, ``workspace`` a thread's folder."""
 
     store: AttachmentStore
     source: Callable[[str], Source]
     workspace: Callable[[ThreadId], Awaitable[Path]]
-    reader: DocumentReader | None = None
+    reader: Documents
 
     async def fetch(self, thread: ThreadId, sent: Sequence[SentFile]) -> list[File]:
         """Return files of the thread, each complete and read, or with its problem; the last stands for too many."""
@@ -122,11 +124,11 @@ class ThreadFiles:
         read = self.store.read
         return await self.store.offload(read, await self.workspace(thread), file.path, self.store.max_bytes)
 
-    async def with_text(self, thread: ThreadId, file: File, text: str) -> ReadableFile:
+    async def with_text(self, thread: ThreadId, file: File, text: str) -> File:
         """Return the file with its *text*, which is stored beside it. Raises OSError."""
         text_path = f"{TEXTS}/{PurePath(file.path).name}.txt"
         await self.store.put(await self.workspace(thread), text_path, text.encode())
-        return _readable(file, text, text_path)
+        return replace(file, text=text, text_path=text_path)
 
     async def earlier(self, incoming: Incoming, after: str, note: Callable[[str], None]) -> Earlier:
         """Return the thread's lines between two messages, or all before one. If they cannot be read, *note* says so.
@@ -179,47 +181,40 @@ class ThreadFiles:
             return File(name, problem=wording.DISK_FULL if full else wording.DISK_REFUSES)
         header = read_header(stored.head)
         claimed = "" if attachment.media_type.startswith("image/") else attachment.media_type
-        shown_as_is = header is not None and header.fits and self.reader is None
         media_type = header.media_type if header else claimed
-        picture = shown_as_is and stored.size <= MAX_BYTES
-        return File(name, path, media_type, stored.size, picture=picture, audio=audio_kind(attachment))
+        return File(name, path, media_type, stored.size, audio=audio_kind(attachment))
 
     async def _with_content(self, thread: ThreadId, file: File, until: float) -> File:
         """Return the file with its content for a model, or with its problem."""
-        if self.reader is None or file.picture or file.audio:
+        if file.audio:
             return file
         extract = self._picture if file.media_type.startswith("image/") else self._text
         try:
             with anyio.fail_after(until - anyio.current_time()):
-                return await extract(self.reader, thread, file)
+                workspace = await self.workspace(thread)
+                place = await self.store.offload(self.store.place, workspace, file.path)
+                return await extract(thread, file, place)
         except TimeoutError:
             return replace(file, problem=TOO_SLOW)
         except OSError as error:
             log.warning("file.not_opened: %s", error, extra={"thread_id": str(thread)})
             return replace(file, problem=SHUT)
 
-    async def _text(self, reader: DocumentReader, thread: ThreadId, file: File) -> File:
-        workspace = await self.workspace(thread)
-        place = await self.store.offload(self.store.place, workspace, file.path)
-        found = await reader.text_of(place, file.media_type, file.name)
+    async def _text(self, thread: ThreadId, file: File, place: Path) -> File:
+        found = await self.reader.text_of(place, file.media_type, file.name)
         if not found.text:
             return replace(file, problem=found.problem)
         if found.as_is:
-            return _readable(file, found.text, file.path, found.problem)
+            return replace(file, text=found.text, text_path=file.path, missing=found.problem)
         return replace(await self.with_text(thread, file, found.text), missing=found.problem)
 
-    async def _picture(self, reader: DocumentReader, thread: ThreadId, file: File) -> File:
-        workspace = await self.workspace(thread)
-        place = await self.store.offload(self.store.place, workspace, file.path)
-        found = await reader.picture_of(place)
+    async def _picture(self, thread: ThreadId, file: File, place: Path) -> File:
+        found = await self.reader.picture_of(place)
         if found.problem:
             return replace(file, problem=found.problem)
         path = f"{PICTURES}/{place.name}.{found.media_type.removeprefix('image/')}"
-        await self.store.put(workspace, path, found.data)
-        shown = Image(path, found.media_type)
-        return ReadableFile(
-            file.name, file.path, file.media_type, file.size, missing=found.missing, shown=shown
-        )
+        await self.store.put(await self.workspace(thread), path, found.data)
+        return replace(file, missing=found.missing, shown=Image(path, found.media_type))
 
     async def _store(self, thread: ThreadId, attachment: Attachment, path: str) -> StoredFile:
         workspace = await self.workspace(thread)
@@ -250,9 +245,3 @@ def audio_kind(attachment: Attachment) -> Literal["", "voice", "file"]:
     if attachment.voice:
         return "voice"
     return "file" if media_type.startswith("audio/") or named_so else ""
-
-
-def _readable(file: File, text: str, text_path: str, missing: str = "") -> ReadableFile:
-    return ReadableFile(
-        file.name, file.path, file.media_type, file.size, text=text, text_path=text_path, missing=missing
-    )

@@ -59,4 +59,5 @@ def _brings(extension: Extension) -> str:
     told = [f"{what} {', '.join(names)}" for what, names in parts if names]
     told += ["work beside the bot"] if extension.open else []
     told += ["a sink of events"] if extension.observers else []
+    told += ["what reads files"] if extension.documents else []
     return "; ".join(told) or "nothing"

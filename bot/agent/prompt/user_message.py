@@ -24,9 +24,9 @@ from bot.agent.prompt.setup_changes import (
 )
 from bot.ports.model import ToolSpec
 from bot.ports.outside_text import fence
-from threads.model import Block, File, Image, Incoming, Message, SentFile, Text, ThreadId, Turn
+from threads.model import Block, File, Incoming, Message, SentFile, Text, ThreadId, Turn
 from threads.scheduled_messages import due_of, headings
-from threads.store.attachments import ReadableFile, safe_name, sent_files
+from threads.store.attachments import safe_name, sent_files
 from threads.store.thread_files import MAX_FILES
 
 MOST_OF_A_FILE, MOST_OF_FILES = 20_000, 60_000
@@ -239,21 +239,18 @@ def _file_blocks(
     lines += [f"{safe_name(sent.attachment.name)} is not here: {NO_ROOM}" for sent in left_out]
     yield Text("\n".join([heading, *map(quote, lines)]), outside=True)
     for file, share in zip(files, shares, strict=False):
-        if isinstance(file, ReadableFile) and share:
+        if share:
             yield Text(fence(file.text[:share], file.path, file.path), outside=True)
-        elif isinstance(file, ReadableFile) and file.shown:
+        elif file.shown:
             yield file.shown
-        elif file.picture:
-            yield Image(file.path, file.media_type)
 
 
 def _shares(files: Sequence[File]) -> Iterator[int]:
     """Yield how many characters of each file's text are in the message."""
     room = MOST_OF_FILES
     for file in files:
-        length = len(file.text) if isinstance(file, ReadableFile) else 0
-        share = min(length, MOST_OF_A_FILE, room)
-        if share < min(length, LEAST):
+        share = min(len(file.text), MOST_OF_A_FILE, room)
+        if share < min(len(file.text), LEAST):
             share = 0
         room -= share
         yield share
@@ -266,26 +263,19 @@ def describe(file: File, share: int) -> str:
     known = f"{file.path} ({kind}, {file.size:,} bytes"
     if file.problem:
         return f"{known}) could not be read: {file.problem}"
-    if isinstance(file, ReadableFile) and file.shown:
-        return f"{known}; a picture, shown below{_missing(file)})"
-    if isinstance(file, ReadableFile) and file.text:
-        return f"{known}; {_share_words(file, share)})"
-    return f"{known}; a picture, shown below)" if file.picture else f"{known})"
+    missing = f"; {file.missing[:-1]}" if file.missing else ""
+    if file.shown:
+        return f"{known}; a picture, shown below{missing})"
+    return f"{known}; {_share_words(file, share)}{missing})" if file.text else f"{known})"
 
 
-def _share_words(file: ReadableFile, share: int) -> str:
+def _share_words(file: File, share: int) -> str:
     """Say how much of a file's text is in the message, and where all of it can be read."""
     length = len(file.text)
-    amount = (
-        "its text is below"
-        if share == length
-        else f"the first {share:,} of its {length:,} characters are below"
-    )
+    amount = f"the first {share:,} of its {length:,} characters are below"
+    if share == length:
+        amount = "its text is below"
     if not share:
         amount = f"its {length:,} characters are not shown here"
     where = "" if file.text_path == file.path else f"; all of it is in {file.text_path}"
-    return f"{amount}{where}{_missing(file)}"
-
-
-def _missing(file: ReadableFile) -> str:
-    return f"; {file.missing[:-1]}" if file.missing else ""
+    return f"{amount}{where}"

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bot.agent.prompt.user_message import MOST_OF_A_FILE
-from bot.documents.reader import Documents
 from bot.extensions.mcp.credentials import person_of
 from bot.extensions.mcp.plain_text import clean
 from bot.extensions.mcp.server import Server
@@ -32,6 +31,7 @@ from bot.routing.commands import parse
 from threads.model import Block, Image, Incoming, Text, ThreadId
 from threads.store.attachments import safe_name
 from threads.store.checksummed_lines import scrub
+from threads.store.thread_files import Documents
 
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, Prompt, TextResourceContents

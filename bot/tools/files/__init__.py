@@ -1,1 +1,1 @@
-"""Files in the thread's workspace: read, write, edit, search, attach."""
+"""Files of a thread's workspace, for every tool that has to do with them: paths, the quota, and the writer."""

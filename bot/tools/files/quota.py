@@ -7,14 +7,17 @@ meter of its own.
 from __future__ import annotations
 
 import errno
+import os
 import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from bot.ports.errors import ToolError
+from threads.store.open_beneath import FOLDER, closing, open_at
 
-from .walk import scan
 from .workspace import open_workspace
 
 _CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG})
@@ -85,3 +88,11 @@ def measure_usage(workspace: Path, max_entries: int) -> DiskUsage:
             except OSError as error:
                 closed += error.errno in _CLOSED
     return DiskUsage(size, entries, largest, closed)
+
+
+def scan(root: int, folder: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the name and the state of each entry of a folder below *root*; raises OSError."""
+    with closing(open_at(root, folder, FOLDER)) as fd, os.scandir(fd) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # removed meanwhile
+                yield entry.name, entry.stat(follow_symlinks=False)

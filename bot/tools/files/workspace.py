@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.ports.tool import Arguments
 from threads.store.attachments import FOLDER as ATTACHMENTS
 from threads.store.attachments import safe_name
 from threads.store.open_beneath import FILE, FOLDER, NO_LINK, closing, open_at
@@ -72,25 +71,6 @@ def path_parts(path: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def normalize(path: str) -> str:
-    """Return *path* in the one form that rules match. Raises `ToolDenied` as `path_parts` does."""
-    return "/".join(path_parts(path)) or "."
-
-
-class PathArguments(Arguments):
-    path: str
-
-    def subject(self) -> str:
-        """Return the normalize path; raises `ToolDenied` for one that leads out."""
-        return normalize(self.path)
-
-
-class AnyPathArguments(PathArguments):
-    def always(self) -> str:
-        """Allow every file: a thread's own workspace is all there is."""
-        return "*"
-
-
 @contextmanager
 def open_path(workspace: Path, path: str, flags: int) -> Iterator[int]:
     """Open *path* in *workspace*; raises `ToolError`s, which name no other path.
@@ -147,18 +127,6 @@ def require_regular(fd: int, action: str) -> os.stat_result:
     return check_regular(os.fstat(fd), action)
 
 
-def read_whole(workspace: Path, path: str, action: str, max_bytes: int) -> bytes:
-    """Return the content of a file. Raises `ToolError`, also for a file of more than *max_bytes*."""
-    with open_path(workspace, path, FILE) as fd:
-        require_regular(fd, action)
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            data = file.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        limit = max_bytes // 1_000_000
-        raise ToolInvalidInput(f"The file is larger than {limit} MB, so it cannot be {action}.")
-    return data
-
-
 def check_regular(state: os.stat_result, action: str) -> os.stat_result:
     if not stat.S_ISREG(state.st_mode) or state.st_nlink > 1:
         raise ToolDenied(f"Only regular files of this workspace can be {action}.")
@@ -183,8 +151,3 @@ def mark_output(workspace: Path, *, outside: bool) -> None:
     """Record where a text comes from, before it is written to `TOOL_OUTPUT`. Blocking; raises OSError."""
     if outside or not holds_outside_text(workspace):
         workspace.with_name(OUTSIDE_MARK if outside else LOCAL_MARK).touch(mode=0o600)
-
-
-def origin(workspace: Path) -> str:
-    """Return the `bot.ports.tool.ToolOutput` origin of a text from this workspace. Blocking."""
-    return "file" if holds_outside_text(workspace) else ""

@@ -10,28 +10,21 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
 from weakref import WeakValueDictionary
 
 import anyio
-from pydantic import BeforeValidator, Field, JsonValue
 
 from bot.ports.errors import ToolInvalidInput
-from bot.ports.tool import Arguments, ToolContext
 from threads.invisible_text import prose
-from threads.store.checksummed_lines import scrub
 from threads.store.disk import Disk, Offload, write_new
 from threads.store.open_beneath import FOLDER, closing, open_at
 
 from .quota import Quota
 from .workspace import (
     TOOL_OUTPUT,
-    AnyPathArguments,
     check_regular,
     mark_output,
-    normalize,
     open_workspace,
     path_parts,
     tool_errors,
@@ -104,35 +97,6 @@ class Writer:
                 self._disk.unlink(temporary)
             raise
         os.fsync(folder)
-
-
-ScrubbedText = Annotated[
-    str, BeforeValidator(lambda value: scrub(value) if isinstance(value, str) else value)
-]
-"""A text in which half an emoji becomes a question mark."""
-
-
-class WriteArguments(AnyPathArguments):
-    path: str = Field(max_length=4096, description="File to write, relative to the workspace")
-    content: ScrubbedText = Field(max_length=MAX_WRITTEN, description="The whole content of the file")
-
-
-@dataclass(frozen=True)
-class WriteFile:
-    writer: Writer
-    name: ClassVar[str] = "write_file"
-    description: ClassVar[str] = (
-        "Write a text file in this thread's workspace. An existing file is replaced; missing folders are created."
-    )
-    risk: ClassVar[Literal["write"]] = "write"
-    arguments: ClassVar[type[Arguments]] = WriteArguments
-
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
-        assert isinstance(arguments, WriteArguments)
-        data = arguments.content.encode()
-        async with self.writer.lock(context.workspace):
-            created = await self.writer.offload(self.writer.write, context.workspace, arguments.path, data)
-        return {"written": normalize(arguments.path), "size": len(data), "created": created}
 
 
 def _state(root: int, parts: Sequence[str]) -> os.stat_result | None:

@@ -14,7 +14,6 @@ import anyio
 from cachetools import LRUCache
 from pydantic import Field, JsonValue
 
-from bot.documents.reader import Documents
 from bot.guards.urls import MAX_URL, Url, parse_url
 from bot.ports.errors import (
     ToolBusy,
@@ -27,6 +26,7 @@ from bot.ports.errors import (
 )
 from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
 from threads.model import ThreadId
+from threads.store.thread_files import Documents
 
 from .http_client import HttpClient, Response
 

@@ -11,9 +11,9 @@ import pytest
 from bot import wording
 from bot.agent.loop import CONTINUATIONS, FINISH, Agent
 from bot.agent.model_calls import EMPTY
+from bot.extensions.files.read import ListFiles, ReadFile
 from bot.ports.errors import LoopDetected, OutputInvalid, StepLimit, ToolTimeout
 from bot.ports.model import Completion, Usage
-from bot.tools.files.read import ListFiles, ReadFile
 from tests.one_model import unspilled
 from tests.tool_context import make_toolbox, nobody, nowhere
 from tests.world import Scripted, calls, inline, message, says

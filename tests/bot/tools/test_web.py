@@ -7,7 +7,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bot.documents.reader import Documents
+from bot.extensions.documents.reader import Reader
 from bot.guards import egress
 from bot.ports.errors import (
     ToolBusy,
@@ -36,7 +36,7 @@ THREAD = ThreadId("fake", "W", "C1", "1.0")
 
 @dataclass
 class Reading:
-    """Stands in for `bot.documents.reader`: text is what the bytes say, and a page's title is its first word."""
+    """Stands in for `bot.extensions.documents.reader`: text is what the bytes say, and a page's title is its first word."""
 
     seen: list = field(default_factory=list)
     answer: Extracted | None = None
@@ -488,7 +488,7 @@ def test_the_time_of_the_guard_is_within_that_of_a_call():
 
 
 async def test_a_page_is_read_as_markdown_in_the_letters_that_it_has(site):
-    tool = tool_for(site, Documents(anyio.to_thread.run_sync))
+    tool = tool_for(site, Reader(anyio.to_thread.run_sync))
     body = "<title>Küche</title><script>x()</script><h1>Straße</h1><p>Über <a href='/x'>uns</a></p>"
     site.pages["/"] = page(body.encode("cp1252"), "text/html; charset=windows-1252")
     result = (await fetch(tool)).result

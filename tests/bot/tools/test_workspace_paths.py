@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from bot.extensions.files.paths import normalize, origin
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.tools.files.workspace import (
     holds_outside_text,
     mark_output,
-    normalize,
     open_path,
-    origin,
     require_regular,
 )
 from threads.store import open_beneath

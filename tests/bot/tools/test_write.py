@@ -14,10 +14,11 @@ from unittest.mock import Mock
 import anyio
 import pytest
 
+from bot.extensions.files.write import WriteArguments, WriteFile
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 from bot.tools.files import write as module
 from bot.tools.files.quota import Quota, measure_usage
-from bot.tools.files.write import WriteArguments, WriteFile, Writer
+from bot.tools.files.write import Writer
 from tests.tool_context import tool_context
 from tests.world import FaultyDisk, inline
 from threads.store.disk import PosixDisk

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from bot.documents.reader import Documents
 from bot.extensions.mcp.commands import McpCommands
 from bot.extensions.mcp.references import References
+from bot.ports.documents import PlainDocuments
 from tests.bot.extensions.mcp.opened import offload_to_thread, opened, plain, starts
 from tests.patience import WITHIN_S
 from threads.errors import TransportRejected
@@ -33,7 +33,7 @@ async def test_a_server_that_comes_late_is_told_where_somebody_asked_for_it(tmp_
     tools = ["one", {"name": "odd", "inputSchema": "text"}, 5]
     configured = {"late": plain(tmp_path, "late", tools=tools), "p": plain(tmp_path)}
     async with opened(tmp_path, configured) as servers:
-        references = References(servers, Documents(offload_to_thread), None, None)
+        references = References(servers, PlainDocuments(offload_to_thread), None, None)
         commands = McpCommands(configured, servers, references, post)
         servers.on_arrival = commands.tell_arrival
         for incoming in (said(asked, ELSEWHERE, "m0"), said(asked)):

@@ -17,10 +17,10 @@ from mcp_types import (
 )
 from PIL import Image as Picture
 
-from bot.documents.reader import Documents
+from bot.extensions.documents.reader import Reader
 from bot.extensions.mcp.references import References, Unusable
 from bot.ports.errors import ToolError
-from tests.bot.documents.hostile_files import moving, xlsx
+from tests.bot.extensions.documents.hostile_files import moving, xlsx
 from tests.bot.extensions.mcp.opened import offload_to_thread
 from threads.model import Author, Image, Incoming, Text, ThreadId
 
@@ -66,7 +66,7 @@ def references(sessions, saved=None):
         return None
 
     servers = SimpleNamespace(by_name={"docs": SimpleNamespace(of=lambda _: sessions)})
-    return References(servers, Documents(offload_to_thread), save, workspace)
+    return References(servers, Reader(offload_to_thread), save, workspace)
 
 
 def text(words, uri="file:///a.txt"):

@@ -11,13 +11,13 @@ import anyio
 import httpx2
 import pytest
 
-from bot.documents.reader import Documents
 from bot.extensions.mcp.commands import HIDDEN, TAKEN, McpCommands
 from bot.extensions.mcp.credentials import BOT, FOLDER, CredentialStore
 from bot.extensions.mcp.references import References
 from bot.extensions.mcp.settings import McpOAuth, McpServer
 from bot.extensions.mcp.sign_in import SignInFailed
 from bot.guards.redaction import Masker
+from bot.ports.documents import PlainDocuments
 from bot.ports.errors import McpUnavailable, SignInNeeded
 from tests.bot.extensions.mcp.opened import QUICK, offload_to_thread, opened
 from tests.fakes.mcp_oauth import CANARY, browse, parameters, serving
@@ -49,7 +49,7 @@ class People:
     def __init__(self, servers, configured):
         self.servers = servers
         workspace = None
-        references = References(servers, Documents(offload_to_thread), None, workspace)
+        references = References(servers, PlainDocuments(offload_to_thread), None, workspace)
         self.commands = McpCommands(configured, servers, references, nowhere)
         self.number = 0
 

@@ -23,6 +23,7 @@ from bot.wiring.tool_set import open_tool_set
 from tests.tool_context import nowhere, tool_context
 from tests.world import Clock, inline
 from threads.store.disk import PosixDisk
+from transports.base.transport import Capabilities
 
 from .sandboxes import PYTHON, offload, ran, real, sandbox_named, with_python
 
@@ -233,7 +234,7 @@ async def test_the_limits_of_the_settings_are_those_of_commands_and_file_tools(t
     resources = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
     storage = make_storage(settings, {}, resources, inline)
     async with open_tool_set(
-        settings, {}, resources, storage, attach=False, is_admin=lambda _: False, post=nowhere
+        settings, {}, resources, storage, can=Capabilities(), is_admin=lambda _: False, post=nowhere
     ) as tool_set:
         [quota] = opened
         assert (quota.max_bytes, quota.max_entries) == (7 * MB, 9)
