@@ -35,6 +35,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         keys=("mcp_servers",),
         commands={"mcp": "bot.extensions.mcp.command:mcp"},
     ),
+    "metrics": BuiltIn("bot.extensions.metrics.extension"),
     "playbooks": BuiltIn(
         "bot.extensions.playbooks.extension",
         commands={"playbooks": "bot.extensions.playbooks.command:playbooks"},
