@@ -1,5 +1,8 @@
+import ast
 import logging
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,13 +50,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     path = collection_path.relative_to(TESTS).as_posix()
     if path in {f"{module.replace('.', '/')}" for module in MISSING}:
         return True
-    if MISSING and collection_path.suffix == ".py" and _needs_missing(collection_path.read_text()):
+    needs = MISSING and collection_path.suffix == ".py" and _needs_missing(collection_path)
+    return True if needs or (config.getoption("quick") and path in NOT_QUICK) else None
+
+
+@cache
+def _needs_missing(path: Path) -> bool:
+    """Return whether a module of the tests names one that is missing, or imports another of them that does."""
+    text = path.read_text()
+    if any(re.search(rf"{re.escape(module)}(\.| import)", text) for module in MISSING):
         return True
-    return True if config.getoption("quick") and path in NOT_QUICK else None
-
-
-def _needs_missing(text: str) -> bool:
-    return any(f"{module}." in text for module in MISSING)
+    imports = (one for one in ast.parse(text).body if isinstance(one, ast.ImportFrom) and one.module)
+    names = (f"{one.module}.{name}" for one in imports for name in ("", *(two.name for two in one.names)))
+    paths = (TESTS.parent / f"{name.strip('.').replace('.', '/')}.py" for name in names)
+    return any(map(_needs_missing, (one for one in paths if one.is_relative_to(TESTS) and one.exists())))
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from bot.admin.setup.options import InitOptions
 from bot.config.load import OFFLINE, secrets_of
 from bot.config.settings import MODEL_NAME, built_in_providers
 from bot.llm.catalog import Catalog
-from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
+from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local, keyed
 from bot.llm.verify import Verification, verify
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import ProviderError
@@ -94,7 +94,7 @@ class ModelSelection:
             yield ModelOffer(named, "as settings.json says")
 
     def _keyed(self) -> Iterator[ModelOffer]:
-        for variable, model in KEYS:
+        for variable, model in keyed():
             if self._draft.environ.get(variable, "").strip():
                 yield ModelOffer(model, f"{variable} is set")
             elif self._draft.stored_secret(file_of(_provider(model))):
@@ -124,7 +124,7 @@ class ModelSelection:
         known = {offer.provider for offer in found}
         choices = [
             *found,
-            *(ModelOffer(model, "paste a key") for _, model in KEYS if _provider(model) not in known),
+            *(ModelOffer(model, "paste a key") for _, model in keyed() if _provider(model) not in known),
         ]
         if OFFLINE not in {offer.model for offer in choices}:
             rules = "no model: a few built-in rules, to try the rest"
