@@ -180,12 +180,7 @@ class MessagesReader(Reader):
             case "content_block_delta":
                 return self._extend(self._blocks[event["index"]], event["delta"])
             case "content_block_start":
-                block = self._open(event["index"], event["content_block"])
-                return (
-                    self._show(block, str(block.raw["text"]))
-                    if block.raw["type"] == "text"
-                    else HiddenContent(0)
-                )
+                return self._open(event["index"], event["content_block"])
             case "content_block_stop":
                 self.writing = False
                 return HiddenContent(0)
@@ -200,9 +195,7 @@ class MessagesReader(Reader):
                 self._whole = True
             case "message":  # A whole answer, from a server that does not stream.
                 for index, raw in enumerate(event["content"]):
-                    block = self._open(index, raw)
-                    if raw["type"] == "text":
-                        self._show(block, raw["text"])
+                    self._open(index, raw)
                 self._stop, self._whole = event.get("stop_reason"), True
                 self._count(part(event, "usage"))
         return None
@@ -230,9 +223,9 @@ class MessagesReader(Reader):
                 return HiddenContent(len(delta["signature"]))
         return HiddenContent(0)
 
-    def _open(self, index: int, raw: dict[str, JsonValue]) -> _OpenBlock:
+    def _open(self, index: int, raw: dict[str, JsonValue]) -> Content | None:
         block = self._blocks[index] = _OpenBlock(raw)
-        return block
+        return self._show(block, str(raw["text"] or "")) if raw["type"] == "text" else HiddenContent(0)
 
     def _show(self, block: _OpenBlock, text: str) -> Content | None:
         split = block.tags.add(text, block.thoughts, block.parts)
