@@ -15,9 +15,9 @@ from genai_prices import calc_price
 
 from benchmarks.figures import Conditions, Figure
 from bot.config.settings import StreamTimeouts
-from bot.llm.adapters.anthropic import AnthropicModel
+from bot.extensions.anthropic.messages import AnthropicModel
+from bot.extensions.openai.responses import OpenAIResponsesModel
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.ports.model import Model, Request, ToolSpec, Usage
 from tests.fakes import anthropic, openai
 from tests.fakes.http import FakeHttp, Reply, Seen

@@ -31,9 +31,9 @@ from threads.model import Message, Text, TurnEvent
 STREAMS = 200
 PACE_S = 0.03
 ADAPTERS = {
-    "anthropic": ("anthropic", "AnthropicModel"),
-    "responses": ("openai_responses", "OpenAIResponsesModel"),
-    "chat": ("openai_chat", "OpenAIChatModel"),
+    "anthropic": ("anthropic.messages", "AnthropicModel"),
+    "responses": ("openai.responses", "OpenAIResponsesModel"),
+    "chat": ("openai.chat", "OpenAIChatModel"),
 }
 RATIO = 1.3
 STALL_MS = 50
@@ -112,7 +112,7 @@ def _chunk(data: bytes) -> bytes:
 def _model(wire: str, port: int, http: SharedHttp) -> SdkModel:
     """Import one adapter alone: the SDKs must stay out until the first call."""
     file, name = ADAPTERS[wire]
-    kind: type[SdkModel] = getattr(importlib.import_module(f"bot.llm.adapters.{file}"), name)
+    kind: type[SdkModel] = getattr(importlib.import_module(f"bot.extensions.{file}"), name)
     base_url = f"http://127.0.0.1:{port}" + ("" if wire == "anthropic" else "/v1")
     return kind("p", "m", api_key=lambda: "k", base_url=base_url, http=http, timeouts=StreamTimeouts())
 

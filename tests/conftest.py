@@ -1,6 +1,8 @@
+import ast
 import logging
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,7 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
 MISSING = [one for one in BUILT_IN.values() if not one.is_here]
 """The extensions whose folder was deleted."""
 CALL = r'(\(|(?<![\w\])])\[|"-m", "bot", |BOT, )"{}"'
-NEEDS = [words for one in MISSING for words in (f"{one.package}.", *map(CALL.format, one.commands))]
+NEEDS = [
+    words for one in MISSING for words in (rf"{one.package}(\.| import)", *map(CALL.format, one.commands))
+]
 NEEDS += ["list_files", "read_file"] * (not BUILT_IN["files"].is_here)
 """What a test module has that needs one of them: an import, a call of a command, or a tool."""
 
@@ -52,9 +56,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     path = collection_path.relative_to(TESTS).as_posix()
     if path.replace("/", ".") in [one.package for one in MISSING]:
         return True
-    if collection_path.suffix == ".py" and any(re.search(one, collection_path.read_text()) for one in NEEDS):
+    needs = MISSING and collection_path.suffix == ".py" and _needs_missing(collection_path)
+    return True if needs or (config.getoption("quick") and path in NOT_QUICK) else None
+
+
+@cache
+def _needs_missing(path: Path) -> bool:
+    """Return whether a module of the tests names one that is missing, or imports another of them that does."""
+    text = path.read_text()
+    if any(re.search(one, text) for one in NEEDS):
         return True
-    return True if config.getoption("quick") and path in NOT_QUICK else None
+    imports = (one for one in ast.parse(text).body if isinstance(one, ast.ImportFrom) and one.module)
+    names = (f"{one.module}.{name}" for one in imports for name in ("", *(two.name for two in one.names)))
+    paths = (TESTS.parent / f"{name.strip('.').replace('.', '/')}.py" for name in names)
+    return any(map(_needs_missing, (one for one in paths if one.is_relative_to(TESTS) and one.exists())))
 
 
 @pytest.fixture(scope="session")

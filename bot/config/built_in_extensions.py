@@ -11,15 +11,17 @@ from importlib.util import find_spec
 class BuiltIn:
     """An extension that comes with the program: its module, and what is asked for by name.
 
-    These are its keys in settings.json, its names in `tools.enabled` and `store.kind`, its commands of the program,
-    which its module ``command`` has by these names, and its JSON Schemas, each with the place of what returns it. So
-    they are found without loading every extension, and a setting of one that is not here is told as such.
+    These are its keys in settings.json, its names in `tools.enabled`, `store.kind` and the kinds of providers, its
+    commands of the program, which its module ``command`` has by these names, and its JSON Schemas, each with the
+    place of what returns it. So they are found without loading every extension, and a setting of one that is not here
+    is told as such.
     """
 
     module: str
     keys: Sequence[str] = ()
     tools: Sequence[str] = ()
     stores: Sequence[str] = ()
+    models: Sequence[str] = ()
     commands: Sequence[str] = ()
     schemas: Mapping[str, str] = field(default_factory=dict)
 
@@ -33,12 +35,15 @@ class BuiltIn:
 
 
 BUILT_IN: Mapping[str, BuiltIn] = {
+    "anthropic": BuiltIn("bot.extensions.anthropic.extension", models=("anthropic",)),
     "backup": BuiltIn("bot.extensions.backup.extension", commands=("backup", "restore")),
     "browser": BuiltIn("bot.extensions.browser.extension", tools=("browser",)),
     "doctor": BuiltIn("bot.extensions.doctor.extension", commands=("doctor",)),
     "documents": BuiltIn("bot.extensions.documents.extension"),
     "files": BuiltIn("bot.extensions.files.extension", tools=("files",)),
     "mcp": BuiltIn("bot.extensions.mcp.extension", keys=("mcp_servers",), commands=("mcp",)),
+    "metrics": BuiltIn("bot.extensions.metrics.extension"),
+    "openai": BuiltIn("bot.extensions.openai.extension", models=("openai", "openai-compatible")),
     "playbooks": BuiltIn(
         "bot.extensions.playbooks.extension",
         commands=("playbooks",),

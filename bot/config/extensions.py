@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import JsonValue
 from pydantic.fields import FieldInfo
@@ -79,15 +79,10 @@ class Installed:
         owns = (name for name in missing for key in BUILT_IN[name].keys if f"{path}.".startswith(f"{key}."))
         return next(owns, "")
 
-    def missing_tools(self) -> Mapping[str, str]:
-        """Return the extension of each name in `tools.enabled` that brings nothing here."""
+    def missing(self, part: Literal["tools", "stores", "models"]) -> Mapping[str, str]:
+        """Return the extension of each name that would mean something if it was here."""
         missing = (name for name in BUILT_IN if name not in self.extensions)
-        return {tool: name for name in missing for tool in BUILT_IN[name].tools}
-
-    def missing_store(self, kind: str) -> str:
-        """Return the extension that would bring a store and is not here, else ""."""
-        missing = (name for name in BUILT_IN if name not in self.extensions and kind in BUILT_IN[name].stores)
-        return next(missing, "")
+        return {one: name for name in missing for one in getattr(BUILT_IN[name], part)}
 
 
 @cache
@@ -176,15 +171,20 @@ def extension_faults(document: Document, here: Installed) -> Iterator[str]:
     for name, kind in instances_in(document, here.kinds):
         if kind not in here.kinds:
             yield f"{path_of(('transports', name, 'kind'))}: {_unknown_kind(kind, here)}"
-    store = object_in(document.get("store")).get("kind")
-    if isinstance(store, str) and (owner := here.missing_store(store)):
-        yield f"store.kind: {missing_words(store, owner)}"
-    missing = here.missing_tools()
+    for path, asked, where in _asked(document):
+        if isinstance(asked, str) and (owner := here.missing(where).get(asked)):
+            yield f"{path}: {missing_words(asked, owner)}"
+
+
+def _asked(document: Document) -> Iterator[tuple[str, JsonValue, Literal["tools", "stores", "models"]]]:
+    """Yield what a settings file asks for by a name, with the path."""
+    yield "store.kind", object_in(document.get("store")).get("kind"), "stores"
+    for name, entry in object_in(document.get("providers")).items():
+        yield path_of(("providers", name, "kind")), object_in(entry).get("kind"), "models"
     for place, given in everywhere(document):
         enabled = object_in(given.get("tools")).get("enabled")
         for i, tool in enumerate(enabled if isinstance(enabled, list) else []):
-            if isinstance(tool, str) and tool in missing:
-                yield f"{path_of((*place, 'tools', 'enabled', i))}: {missing_words(tool, missing[tool])}"
+            yield path_of((*place, "tools", "enabled", i)), tool, "tools"
 
 
 def _unknown_kind(kind: str, here: Installed) -> str:

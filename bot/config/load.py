@@ -7,7 +7,7 @@ may be a secret. Secrets stay references until `resolve_secret` is asked for one
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -29,13 +29,15 @@ from bot.config.extensions import (
 )
 from bot.config.json_text import JsonInvalid, near, parse, repeated_keys
 from bot.config.network import network_faults
-from bot.config.params import param_faults
+from bot.config.params import KINDS, param_faults
 from bot.config.settings import (
     MODEL_NAME,
     REFERENCE,
+    Provider,
     Section,
     Settings,
     built_in_providers,
+    needs_key,
     section_in,
 )
 from bot.config.transports import served
@@ -232,7 +234,8 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
             resolve_secret(known[path], environ)
         except ConfigInvalid as error:
             faults.append(f"{path}: {error}{_setup_hint(path, settings)}")
-    return [*faults, *_keyless(settings, theirs)]
+    providers = {name: settings.providers.get(name) for name in (model.partition("/")[0] for model in theirs)}
+    return [*faults, *filter(None, (key_fault(name, one) for name, one in providers.items() if one))]
 
 
 def _setup_hint(path: str, settings: Settings) -> str:
@@ -248,11 +251,11 @@ def _setup_hint(path: str, settings: Settings) -> str:
     return f", or let `threadfast init{platform}` ask for it and store it"
 
 
-def _keyless(settings: Settings, models: Iterable[str]) -> Iterator[str]:
-    for name in dict.fromkeys(model.partition("/")[0] for model in models):
-        provider = settings.providers.get(name)
-        if provider and not provider.keys and provider.kind != "openai-compatible":
-            yield f'providers.{name}.api_key: {name} needs a key, such as "env:{name.upper()}_API_KEY"'
+def key_fault(name: str, provider: Provider) -> str:
+    """Return what a provider without a key needs, or a blank."""
+    if provider.keys or not needs_key(provider.kind):
+        return ""
+    return f'providers.{name}.api_key: {name} needs a key, such as "env:{name.upper()}_API_KEY"'
 
 
 def json_schema() -> dict[str, JsonValue]:
@@ -366,15 +369,19 @@ def _with_credentials(folder: Path, environ: Mapping[str, str]) -> Mapping[str, 
 
 def _cross_faults(document: Mapping[str, JsonValue], here: Installed) -> list[str]:
     """Check what spans several keys, on the plain JSON: it is reported even if single values are wrong too."""
-    providers = object_in(document.get("providers"))
+    providers, missing = object_in(document.get("providers")), here.missing("models")
+    others = [kind for kind in here.models if kind not in KINDS]
     return [
-        *_model_faults(document, {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}),
-        *_provider_faults(providers, here.models),
-        *_param_faults(document, providers, here.models),
+        *_model_faults(document, providers, missing),
+        *_provider_faults(providers, others),
+        *_param_faults(document, providers, others),
     ]
 
 
-def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterator[str]:
+def _model_faults(
+    document: Mapping[str, JsonValue], providers: Mapping[str, JsonValue], missing: Mapping[str, str]
+) -> Iterator[str]:
+    known = {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}
     named: list[tuple[str, JsonValue]]
     named = [(path_of(("models", name)), name) for name in object_in(document.get("models"))]
     for place, given in everywhere(document):
@@ -386,10 +393,14 @@ def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterato
         if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
             continue
         provider = model.partition("/")[0]
+        kind = str(object_in(providers.get(provider)).get("kind", _built_in_kind(provider)))
         if provider not in known:
             yield f'{path}: no provider is called "{provider[:60]}"; there are {", ".join(sorted(known))[:400]}'
-        elif OFFLINE.startswith(f"{provider}/") and model != OFFLINE:
-            yield f"{path}: the only offline model is {OFFLINE}"
+        elif OFFLINE.startswith(f"{provider}/"):
+            if model != OFFLINE:
+                yield f"{path}: the only offline model is {OFFLINE}"
+        elif kind in missing:
+            yield f"{path}: {missing_words(kind, missing[kind])}"
 
 
 def _provider_faults(providers: Mapping[str, JsonValue], others: Collection[str]) -> Iterator[str]:

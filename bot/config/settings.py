@@ -163,6 +163,11 @@ def built_in_providers() -> dict[str, Provider]:
     }
 
 
+def needs_key(kind: str) -> bool:
+    """Return whether no provider of this kind answers without a key."""
+    return any(one.kind == kind and one.keys for one in built_in_providers().values())
+
+
 def _with_built_in(given: dict[str, Provider]) -> dict[str, Provider]:
     providers = built_in_providers()
     for name, entry in given.items():

@@ -14,7 +14,7 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
 | what a file says              | ``documents``                        | each turn with files, tools            |
 | what a file says, by a model  | `Running.to_text`, `PlaceModels`     | each turn with files                   |
-| a sink of turn events         | ``observers``                        | a running bot                          |
+| a sink of turn events, pages  | ``observers``                        | a running bot, the port of its health  |
 | turns of its command          | `Running.turns`                      | people in a thread                     |
 | what does not work now        | `Running.troubles`, `Running.off`    | status, health, `/status`              |
 | what status says of it        | `Running.facts`                      | status, the page                       |

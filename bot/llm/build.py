@@ -10,10 +10,10 @@ from datetime import datetime
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from bot.config.extensions import installed_for
-from bot.config.load import resolve_secret
+from bot.config.extensions import installed_for, missing_words
+from bot.config.load import key_fault, resolve_secret
 from bot.config.params import merge
-from bot.config.settings import ModelFacts, Provider, Settings
+from bot.config.settings import ModelFacts, Provider, Settings, needs_key
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.policies.gate import Gate
 from bot.llm.policies.queue import CallQueue
@@ -52,23 +52,14 @@ def build_adapter(
     provider = settings.providers.get(kind)
     if provider is None:
         raise ConfigInvalid(f"model: {name!r} names no known provider; add it under providers")
+    here = installed_for(settings)
+    if provider.kind not in here.models:
+        owner = here.missing("models")[provider.kind]
+        raise ConfigInvalid(f"model: {missing_words(provider.kind, owner)}")
+    make: Callable[..., Model] = here.models[provider.kind]
     secret = secret_of(provider, kind, environ, key)
-    if provider.kind == "openai-compatible":
-        from bot.llm.adapters.openai_chat import OpenAIChatModel
-
-        adapter: Callable[..., Model] = OpenAIChatModel
-    elif provider.kind == "anthropic":
-        from bot.llm.adapters.anthropic import AnthropicModel
-
-        adapter = AnthropicModel
-    elif provider.kind == "openai":
-        from bot.llm.adapters.openai_responses import OpenAIResponsesModel
-
-        adapter = OpenAIResponsesModel
-    else:
-        adapter = installed_for(settings).models[provider.kind]
     facts = settings.models.get(name, ModelFacts())
-    return adapter(
+    return make(
         kind,
         model,
         api_key=secret,
@@ -94,16 +85,13 @@ def secret_of(
 ) -> Callable[[], str | None]:
     """Return what reads a key of the provider for each request. Raises `ConfigInvalid` if a needed one is missing."""
     reference = provider.keys[place] if provider.keys else None
-    needs_key = provider.kind in ("anthropic", "openai")
-    if reference is None and needs_key:
-        raise ConfigInvalid(
-            f'providers.{name}.api_key: {name} needs a key, such as "env:{name.upper()}_API_KEY"'
-        )
+    if fault := key_fault(name, provider):
+        raise ConfigInvalid(fault)
 
     def secret() -> str | None:
         return resolve_secret(reference, environ) if reference else None
 
-    if needs_key:
+    if needs_key(provider.kind):
         secret()
     return secret
 

@@ -14,6 +14,7 @@ import anyio
 from pydantic import JsonValue
 from pydantic_core import from_json
 
+from bot.config.extensions import installed
 from bot.config.settings import Provider, Settings
 
 LOOPBACK = "127.0.0.1"
@@ -83,7 +84,7 @@ async def choose(
     environ: Mapping[str, str], servers: Sequence[LocalServer] = LOCAL_SERVERS, *, within_s: float = PROBE_S
 ) -> ModelChoice:
     """Return the model to use without settings, within *within_s* seconds; raises nothing."""
-    for key, model in KEYS:
+    for key, model in keyed():
         if environ.get(key, "").strip():
             return ModelChoice(model, f"{key} is set")
     for server, model in zip(servers, await _probe(servers, within_s), strict=True):
@@ -91,6 +92,11 @@ async def choose(
             return _local(server, model)
     names = ", ".join(server.title for server in servers)
     return ModelChoice("offline/demo", f"no API key is set and no local model server ({names}) answers")
+
+
+def keyed() -> Sequence[tuple[str, str]]:
+    """Return the `KEYS` of providers that can be asked here, each with a model."""
+    return [(key, model) for key, model in KEYS if model.partition("/")[0] in installed().models]
 
 
 async def find_local(
@@ -109,6 +115,8 @@ def _local(server: LocalServer, model: str) -> LocalModel:
 async def _probe(servers: Sequence[LocalServer], within_s: float, *, every: bool = False) -> list[str]:
     """Ask all servers at once for a model; without *every*, stop as soon as the first one in order is known."""
     found: list[str | None] = [None] * len(servers)
+    if Provider().kind not in installed().models:
+        return [""] * len(servers)
 
     async def ask(index: int) -> None:
         found[index] = await _model_of(servers[index])

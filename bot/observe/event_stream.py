@@ -29,7 +29,7 @@ from pydantic import ValidationError
 
 from bot.observe.audit import AuditRecord
 from bot.observe.event_lines import EventLine, GapLine, event_adapter
-from bot.observe.turn_events import Work
+from bot.observe.turn_events import Sink, Work
 from threads.model import Outcome
 
 log = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ class WantedKinds:
 EVERYTHING = WantedKinds()
 
 
-class EventStream:
-    """A `bot.observe.turn_events.Sink` and a listener of the audit. Events may come from any thread."""
+class EventStream(Sink):
+    """A sink of `bot.observe.turn_events` and a listener of the audit. Events may come from any thread."""
 
     def __init__(self, *, size: int = MOST_KEPT, clock: Callable[[], float] = time.time) -> None:
         self._clock, self._size = clock, size

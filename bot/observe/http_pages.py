@@ -5,7 +5,7 @@
 | `/healthz` | 200 while systemd's watchdog is fed, else 503 and the reason; see `bot.observe.watchdog` |
 | `/readyz`  | 200 if a transport is connected and the bot is not stopping, else 503 and the reason    |
 | `/status`  | `bot.ports.status.Status` as JSON                                                       |
-| `/metrics` | metrics for Prometheus, if they are enabled                                             |
+| others     | of extensions, such as `/metrics` for Prometheus                                        |
 | `/events`  | a stream of `bot.observe.event_lines`, on the socket only; see `bot.observe.event_server` |
 
 The pages are read-only, and only the request line and the ``Host`` header are read. Every web page in a browser on
@@ -47,24 +47,22 @@ class HttpPage:
 
 
 Pages = Mapping[str, Callable[[], HttpPage]]
-Metrics = Callable[[Status], tuple[bytes, str]]
-"""Returns what Prometheus reads, and its content type."""
+StatusPages = Mapping[str, Callable[[Status], HttpPage]]
 
 
-def pages(watchdog: Watchdog, metrics: Metrics | None) -> Pages:
+def pages(watchdog: Watchdog, others: StatusPages) -> Pages:
     def verdict(trouble: str) -> HttpPage:
         return HttpPage(f"{trouble or 'ok'}\n".encode(), 503 if trouble else 200)
 
-    def scrape(metrics: Metrics) -> HttpPage:
-        body, kind = metrics(watchdog.status())
-        return HttpPage(body, kind=kind)
+    def of(page: Callable[[Status], HttpPage]) -> Callable[[], HttpPage]:
+        return lambda: page(watchdog.status())
 
-    own: Pages = {
+    return {
         "/healthz": lambda: verdict(watchdog.fault),
         "/readyz": lambda: verdict(watchdog.unready),
         "/status": lambda: HttpPage(dumps(watchdog.status().document()).encode(), kind="application/json"),
+        **{path: of(page) for path, page in others.items()},
     }
-    return own if metrics is None else {**own, "/metrics": lambda: scrape(metrics)}
 
 
 class PageServer:

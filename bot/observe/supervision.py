@@ -11,7 +11,7 @@ import anyio
 from bot.config.settings import Observe
 from bot.observe.event_server import EventServer
 from bot.observe.event_stream import EventStream
-from bot.observe.http_pages import Metrics, pages
+from bot.observe.http_pages import StatusPages, pages
 from bot.observe.http_server import serve_pages
 from bot.observe.live_parts import LiveParts
 from bot.observe.loop_lag import LoopLag
@@ -40,12 +40,12 @@ async def supervised(
     stop: Stop,
     notify: Notify,
     events: EventStream,
-    metrics: Metrics | None = None,
+    others: StatusPages,
     publish: Callable[[Callable[[], Status]], None] = lambda _: None,
 ) -> AsyncIterator[None]:
     """Observe the bot while it serves in this block. A stop cancels the block.
 
-    *publish* gets the function that returns the bot's status.
+    *others* are pages of extensions. *publish* gets the function that returns the bot's status.
     """
     lag, workers = LoopLag(observe.slow_loop_ms / 1000), watch_workers(live.data, live.disk_threads)
     watchdog = Watchdog(live, lag, workers, notify, stopping=stop.asked.is_set)
@@ -58,7 +58,7 @@ async def supervised(
             tasks.start_soon(prepare_first_answer, watchdog, live)
             async with (
                 serve_pages(
-                    pages(watchdog, metrics), live.data, observe.metrics_port, EventServer(events, live.mask)
+                    pages(watchdog, others), live.data, observe.metrics_port, EventServer(events, live.mask)
                 ),
                 stop.draining(live, lambda drain_s: notify.stopping(drain_s + LEAVE_S)),
             ):

@@ -15,12 +15,15 @@ import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Literal, Protocol, TypeVarTuple
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Literal, TypeVarTuple
 
 from bot.ports.model import Usage
 from threads.model import Outcome
 from threads.wording import code_of
+
+if TYPE_CHECKING:
+    from bot.observe.http_pages import StatusPages
 
 log = logging.getLogger(__name__)
 
@@ -69,18 +72,27 @@ class Work:
         self.outcome = code_of(error) if isinstance(error, Exception) else self.cut
 
 
-class Sink(Protocol):
-    """A receiver of these events. It is called on the event loop and must not wait."""
+class Sink:
+    """A receiver of these events that ignores them. It is called on the event loop and must not wait.
 
-    def began(self, work: Work) -> None: ...
+    ``pages`` are what it serves beside the health of the bot, by path: each is made of the status.
+    """
 
-    def ended(self, work: Work) -> None: ...
+    pages: StatusPages = MappingProxyType({})
+
+    def began(self, work: Work) -> None:
+        """Receive work that begins."""
+
+    def ended(self, work: Work) -> None:
+        """Receive work that is over."""
 
     def settled(
         self, transport: str, outcome: Outcome, seconds: float | None, ids: Mapping[str, str], /
     ) -> None:
         """Receive the outcome of the message with these ids; *seconds* after its arrival if a turn ran for it."""
-        ...
+
+    def unread(self, transport: str, kind: str) -> None:
+        """Receive that a message has a part that people see, of a *kind* that the bot cannot read."""
 
 
 _here: ContextVar[Work | None] = ContextVar("work", default=None)
@@ -105,10 +117,6 @@ class Observing:
 
     def __init__(self, *sinks: Sink) -> None:
         self._sinks = sinks
-
-    def add(self, sink: Sink) -> None:
-        """Add a sink."""
-        self._sinks = (*self._sinks, sink)
 
     def work(
         self, kind: Kind, name: str, ids: Mapping[str, str] | None = None, attempt: int = 1
@@ -147,6 +155,10 @@ class Observing:
     ) -> None:
         for sink in self._sinks:
             self._tell(sink, sink.settled, transport, outcome, seconds, ids)
+
+    def unread(self, transport: str, kind: str) -> None:
+        for sink in self._sinks:
+            self._tell(sink, sink.unread, transport, kind)
 
     def _tell(self, sink: Sink, tell: Callable[[*Args], None], *args: *Args) -> None:
         try:

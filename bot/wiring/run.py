@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING
 
 from bot.config.load import SettingsFile, check_start, secrets_of
 from bot.config.scopes import CurrentSettings
@@ -32,9 +31,6 @@ from bot.wiring.chat import completed, say_model, to_person, with_owner
 from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
 from transports.base.transport import Transport
-
-if TYPE_CHECKING:
-    from bot.observe.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -106,18 +102,21 @@ async def serve_until_stopped(
     log.info("model.chosen: %s (%s)", model, reason)
     if settings.verify_providers:
         await verify_all(used(named), settings, environ)
-    metrics = _metrics() if given.metrics_port else None
-    told = metrics.render if metrics else None
-    status = StatusSource()
-    watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told, publish=status.publish)
-    async with AsyncExitStack() as observers:
-        events = EventStream()
-        observing = Observing(events, *([metrics] if metrics else []))
-        for extension in extensions_of(settings):
-            if extension.observers and (
-                sink := await observers.enter_async_context(extension.observers(settings))
-            ):
-                observing.add(sink)
+    events, published = EventStream(), list[Callable[[], Status]]()
+
+    def status() -> Status | None:
+        """Return the status of this process; None until it is observed."""
+        return published[-1]() if published else None
+
+    watch = partial(
+        supervised, observe=given, stop=stop, notify=notify, events=events, publish=published.append
+    )
+    async with AsyncExitStack() as stack:
+        ways = [extension.observers for extension in extensions_of(settings) if extension.observers]
+        opened = [await stack.enter_async_context(observers(settings)) for observers in ways]
+        sinks = [sink for sink in opened if sink]
+        observing = Observing(events, *sinks)
+        others = {path: page for sink in sinks for path, page in sink.pages.items()}
         current = CurrentSettings(settings)
         complete = complete or partial(completed, settings, model)
         await serve(
@@ -125,14 +124,9 @@ async def serve_until_stopped(
             environ,
             model=model,
             make_transports=partial(
-                _transports,
-                current,
-                environ,
-                model,
-                metrics.unread if metrics else lambda *_: None,
-                (status, events, on_open),
+                _transports, current, environ, model, observing.unread, (status, events, on_open)
             ),
-            watch=partial(watch, events=events),
+            watch=partial(watch, others=others),
             observing=observing,
             on_audit=events.audited,
             reload=Reload(current, file, environ, complete, notify) if file else None,
@@ -146,12 +140,6 @@ def _nothing_named() -> str:
         for name, kind in kinds
     )
     return f"transports: none is named; add {', or '.join(named)}; or talk to it here with: threadfast chat"
-
-
-def _metrics() -> Metrics:
-    from bot.observe.metrics import Metrics  # noqa: PLC0415 - loaded only when asked for
-
-    return Metrics()
 
 
 def _transports(
@@ -171,16 +159,3 @@ def _transports(
         )
         for name, given in served(current.settings).items()
     ]
-
-
-class StatusSource:
-    """Returns the status of the running bot, for its own page: None until the bot is observed."""
-
-    def __init__(self) -> None:
-        self._read: Callable[[], Status | None] = lambda: None
-
-    def publish(self, read: Callable[[], Status]) -> None:
-        self._read = read
-
-    def __call__(self) -> Status | None:
-        return self._read()

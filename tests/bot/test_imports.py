@@ -23,7 +23,7 @@ IMPORTS = {  # what is imported and done; the libraries that it does without
         {"bot.llm.adapters.sdk", "bot.llm.classify"},
     ),
     "the adapters import no SDK": (
-        "bot.llm.adapters.anthropic, bot.llm.adapters.openai_chat, bot.llm.classify, bot.llm.adapters.http_client",
+        "bot.extensions.anthropic.messages, bot.extensions.openai.chat, bot.llm.classify, bot.llm.adapters.http_client",
         {"anthropic", "openai", "httpx2"},
     ),
     "who has no skills reads no YAML": ("bot.tools.skills, bot.agent.prompt.skills", {"yaml"}),

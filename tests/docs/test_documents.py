@@ -13,7 +13,7 @@ import pytest
 
 from bot.admin.cli import main
 from bot.config.extensions import settings_model
-from bot.observe.metrics import Metrics
+from bot.extensions.metrics.metrics import Metrics
 from docs.generate.settings_page import settings_in
 from tests.bot.observe.watching import STATUS
 
@@ -191,7 +191,7 @@ def _is_ours(name: str) -> bool:
 
 
 def test_every_figure_is_one_that_the_bot_tells(text):
-    told = set(re.findall(r"^# TYPE (\S+)", Metrics().render(STATUS)[0].decode(), re.MULTILINE))
+    told = set(re.findall(r"^# TYPE (\S+)", Metrics().render(STATUS).body.decode(), re.MULTILINE))
     assert set(FIGURE.findall(" ".join(code_in(text).spans))) - told == set()
 
 

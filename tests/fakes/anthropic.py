@@ -1,4 +1,7 @@
-"""Anthropic's Messages API on loopback: the wire as captured, one `Reply` a request."""
+"""Anthropic's Messages API on loopback, for `bot.extensions.anthropic.messages`: the wire as captured.
+
+One `Reply` answers one request.
+"""
 
 import json
 import re

@@ -1,4 +1,7 @@
-"""OpenAI's Responses API, Chat Completions and transcriptions on loopback: the wire as captured, one `Reply` a request."""
+"""OpenAI's Responses API, Chat Completions and transcriptions on loopback: the wire as captured.
+
+One `Reply` answers one request of `bot.extensions.openai.responses`, of `bot.extensions.openai.chat`, or for a text.
+"""
 
 import json
 from typing import Any

@@ -24,7 +24,7 @@ from bot.extensions.setup.dialog import SetupScreen
 from bot.extensions.setup.draft import SettingsDraft
 from bot.extensions.setup.options import InitOptions
 from bot.llm.catalog import Catalog
-from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
+from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local, keyed
 from bot.llm.model_failures import explain_failure
 from bot.llm.verify import Verification, verify
 from bot.ports.config_error import ConfigInvalid
@@ -94,7 +94,7 @@ class ModelSelection:
             yield ModelOffer(named, "as settings.json says")
 
     def _keyed(self) -> Iterator[ModelOffer]:
-        for variable, model in KEYS:
+        for variable, model in keyed():
             if self._draft.environ.get(variable, "").strip():
                 yield ModelOffer(model, f"{variable} is set")
             elif self._draft.stored_secret(file_of(_provider(model))):
@@ -124,7 +124,7 @@ class ModelSelection:
         known = {offer.provider for offer in found}
         choices = [
             *found,
-            *(ModelOffer(model, "paste a key") for _, model in KEYS if _provider(model) not in known),
+            *(ModelOffer(model, "paste a key") for _, model in keyed() if _provider(model) not in known),
         ]
         if OFFLINE not in {offer.model for offer in choices}:
             rules = "no model: a few built-in rules, to try the rest"

@@ -10,14 +10,13 @@ message's id, so a turn that continues after a restart links to its interrupted 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from bot.observe.turn_events import Work
+from bot.observe.turn_events import Sink, Work
 from threads.actor.turn import correlation_id
-from threads.model import Outcome, ThreadId, message_key
+from threads.model import ThreadId, message_key
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -38,7 +37,7 @@ class _Ids:
         return cls(int(reference + digest[:24], 16), int(digest[24:40], 16) or 1)
 
 
-class Spans:
+class Spans(Sink):
     """A sink of `bot.observe.turn_events`. Add span processors to ``provider``."""
 
     def __init__(self, agent: str) -> None:
@@ -90,11 +89,6 @@ class Spans:
             span.set_status(self._trace.StatusCode.ERROR, work.outcome)
         span.update_name(self._name(work))
         span.end()
-
-    def settled(
-        self, transport: str, outcome: Outcome, seconds: float | None, ids: Mapping[str, str]
-    ) -> None:
-        """Do nothing: the turn's span has ended."""
 
     def _root(self, work: Work) -> list[Link]:
         """Make the turn's span the root of its trace; return the link to the interrupted attempt before it."""

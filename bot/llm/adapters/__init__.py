@@ -1,1 +1,1 @@
-"""One adapter per wire format. An adapter only translates and classifies errors."""
+"""What all adapters are made of, and the demo. An adapter only translates one wire form and classifies errors."""

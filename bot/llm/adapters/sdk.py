@@ -121,6 +121,7 @@ class SdkModel(SdkClient):
 
     path: ClassVar[str]
     """The path of the API below the base URL."""
+    reader: ClassVar[type[Reader]]
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`."""
@@ -147,7 +148,7 @@ class SdkModel(SdkClient):
             self.provider,
             self.model,
             open_events,
-            self._reader(),
+            self.reader(self.name),
             self.timeouts,
             request.max_tokens,
             self.now,
@@ -160,9 +161,6 @@ class SdkModel(SdkClient):
 
     @abstractmethod
     def _body(self, request: Request) -> dict[str, object]: ...
-
-    @abstractmethod
-    def _reader(self) -> Reader: ...
 
 
 async def _events(response: httpx2.Response) -> AsyncIterator[JsonEvent]:

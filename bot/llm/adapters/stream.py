@@ -27,11 +27,12 @@ An interrupted call is charged for an upper bound of its output, because no prov
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -107,36 +108,33 @@ def content_of(split: Split, length: int) -> Content | None:
     return HiddenContent(length) if length else None
 
 
-class Reader(Protocol):
-    """A state machine from one provider's events to a `Completion`; pure, and without a clock."""
+class Reader(ABC):
+    """A state machine from one provider's events to a `Completion`; pure, and without a clock.
+
+    ``writing`` tells whether visible text is being written now. ``usage`` is the provider's count so far, also of an
+    unfinished answer.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model, self.writing, self.usage = model, False, Usage()
 
     @property
-    def writing(self) -> bool:
-        """Whether visible text is being written now."""
-        ...
-
-    @property
-    def usage(self) -> Usage:
-        """The provider's count so far, also of an unfinished answer."""
-        ...
-
-    @property
+    @abstractmethod
     def ended(self) -> bool:
         """Whether the model has stopped writing, so that the count of its answer is final."""
-        ...
 
     @property
     def told_end(self) -> bool:
         """Whether the server has told the end of the answer: only a count of tokens may still follow."""
-        ...
+        return self.ended
 
+    @abstractmethod
     def feed(self, event: JsonEvent) -> Content | None:
         """Take an event; return its content, or None."""
-        ...
 
+    @abstractmethod
     def finish(self) -> Completion:
         """Return the complete answer; raises `ProviderError` if the last event is missing."""
-        ...
 
 
 Open = Callable[[], AbstractAsyncContextManager[AsyncIterable["JsonEvent"]]]

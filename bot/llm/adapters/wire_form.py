@@ -6,7 +6,6 @@ shorter one, byte for byte, which the providers' prompt caches need.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections import defaultdict, deque
@@ -152,10 +151,6 @@ def _rename(messages: Iterable[Message], ids: re.Pattern[str]) -> Iterator[Messa
             else:
                 blocks.append(block)
         yield replace(message, blocks=tuple(blocks))
-
-
-def data_url(image: Image) -> str:
-    return f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}"
 
 
 def completion(model: str, blocks: Iterable[Block], usage: Usage, stop: Stop) -> Completion:

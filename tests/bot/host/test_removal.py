@@ -14,6 +14,8 @@ from bot.config.built_in_extensions import BUILT_IN
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = {
+    "anthropic": ({"providers": {"anthropic": {"kind": "anthropic"}}}, "providers.anthropic.kind: anthropic"),
+    "openai": ({"model": "ollama/llama"}, "model: openai-compatible"),
     "browser": ({"tools": {"enabled": ["files", "browser"]}}, "tools.enabled[1]: browser"),
     "files": ({"tools": {"enabled": ["web_fetch", "files"]}}, "tools.enabled[1]: files"),
     "mcp": ({"mcp_servers": {"shop": {"command": "shop"}}}, "mcp_servers"),

@@ -7,10 +7,10 @@ from codecs import BOM_UTF8
 import anyio
 import pytest
 
-from bot.llm.adapters.anthropic import AnthropicModel
+from bot.extensions.anthropic.messages import AnthropicModel
+from bot.extensions.openai.chat import OpenAIChatModel
+from bot.extensions.openai.responses import OpenAIResponsesModel
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.adapters.openai_chat import OpenAIChatModel
-from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.ports.errors import (
     CertificateUntrusted,
     ModelTimeout,
@@ -18,18 +18,18 @@ from bot.ports.errors import (
     ProviderError,
     ServerSpeaksHttp,
 )
-from bot.ports.model import ToolSpec, Usage
-from tests.bot.llm.conftest import (
+from bot.ports.model import Usage
+from tests.bot.llm.apis import (
     ANSWERS,
     HELLO,
     NO_COUNTS,
+    TOOL,
     UP_TO_SECOND_DELTA,
     FakeProvider,
-    ask,
     each_api,
     model_at,
-    user,
 )
+from tests.bot.llm.conftest import ask, user
 from tests.bot.tools.site import certificate
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
@@ -39,7 +39,6 @@ from tests.patience import WITHIN_S
 from threads import model as words
 from threads.model import Message, ToolCall, ToolResult
 
-TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
 USAGE = Usage(input=10, output=7, cache_read=5, cache_write=3)
 
 

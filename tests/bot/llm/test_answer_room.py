@@ -5,13 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.llm.adapters.openai_chat import OpenAIChatModel
+from bot.extensions.openai.chat import OpenAIChatModel
 from bot.llm.answer_room import answer_room
 from bot.llm.policies.answer_room import LEAST, TRIES, AnswerRoomModel
 from bot.llm.server_traits import ServerTraits
 from bot.ports.errors import ContextOverflow, NoAnswerRoom
 from bot.store.learned_servers import KEPT_FOR, LearnedServers, ServersFile
-from tests.bot.llm.conftest import HELLO, FakeProvider, ask, model_at
+from tests.bot.llm.apis import HELLO, FakeProvider, model_at
+from tests.bot.llm.conftest import ask
 from tests.fakes import openai as o
 from tests.world import FaultyDisk, state_file
 

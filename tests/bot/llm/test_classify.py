@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.llm.adapters.anthropic import AnthropicModel
-from bot.llm.adapters.openai_chat import OpenAIChatModel
-from bot.llm.adapters.openai_responses import OpenAIResponsesModel
+from bot.extensions.anthropic.messages import AnthropicModel
+from bot.extensions.openai.chat import OpenAIChatModel
+from bot.extensions.openai.responses import OpenAIResponsesModel
 from bot.llm.classify import MAX_RETRY_AFTER, MAX_TEXT, Fault, classify, failure_of
 from bot.ports.errors import (
     BadRequest,
@@ -26,7 +26,7 @@ from bot.ports.errors import (
     Unauthorized,
     UnknownFailure,
 )
-from tests.bot.llm.conftest import FakeProvider, each_api
+from tests.bot.llm.apis import FakeProvider, each_api
 from tests.fakes import anthropic as a
 from tests.fakes.http import Reply, Stall, error
 

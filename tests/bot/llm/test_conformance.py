@@ -15,9 +15,9 @@ import anthropic
 import openai
 import pytest
 
-from bot.llm.adapters.anthropic import AnthropicModel
-from bot.llm.adapters.openai_chat import OpenAIChatModel
-from bot.llm.adapters.openai_responses import OpenAIResponsesModel
+from bot.extensions.anthropic.messages import AnthropicModel
+from bot.extensions.openai.chat import OpenAIChatModel
+from bot.extensions.openai.responses import OpenAIResponsesModel
 from bot.llm.classify import RULES, classify
 from bot.ports.errors import (
     ApiNotFound,
@@ -47,7 +47,8 @@ from bot.ports.errors import (
 )
 from bot.ports.model import AnswerRoom
 from docs.generate.servers import SERVERS
-from tests.bot.llm.conftest import HELLO, UP_TO_SECOND_DELTA, FakeProvider, ask, model_at
+from tests.bot.llm.apis import HELLO, UP_TO_SECOND_DELTA, FakeProvider, model_at
+from tests.bot.llm.conftest import ask
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, Garbage, Reply, Stall, error

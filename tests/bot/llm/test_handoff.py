@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.agent.prompt.repair import repair
-from bot.llm.adapters import anthropic, openai_chat, openai_responses
+from bot.extensions.anthropic import messages as anthropic
+from bot.extensions.openai import chat as openai_chat
+from bot.extensions.openai import responses as openai_responses
 from bot.llm.adapters.wire_form import fit
 from threads.model import Image, Message, Text, Thinking, ToolCall, ToolResult
 

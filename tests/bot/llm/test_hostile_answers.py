@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.extensions.anthropic.messages import AnthropicModel
+from bot.extensions.openai.chat import OpenAIChatModel
+from bot.extensions.openai.responses import OpenAIResponsesModel
 from bot.llm.adapters import body_limit
-from bot.llm.adapters.anthropic import AnthropicModel
-from bot.llm.adapters.openai_chat import OpenAIChatModel
-from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.ports.errors import (
     ApiNotFound,
     BadRequest,
@@ -29,7 +29,8 @@ from bot.ports.errors import (
     RateLimited,
     UnreadableAnswer,
 )
-from tests.bot.llm.conftest import ANSWERS, APIS, FakeProvider, ask, each_api, model_at
+from tests.bot.llm.apis import ANSWERS, APIS, FakeProvider, each_api, model_at
+from tests.bot.llm.conftest import ask
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Flood, Reply, Stall, error

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from benchmarks.prompt_cost import TARGET, all_hits, play, priced
 from bot.agent.prompt.repair import repair
 from bot.config.settings import StreamTimeouts
-from bot.llm.adapters.anthropic import AnthropicModel, cache_breakpoints
-from bot.llm.adapters.openai_chat import OpenAIChatModel
-from bot.llm.adapters.openai_responses import OpenAIResponsesModel
+from bot.extensions.anthropic.messages import AnthropicModel, cache_breakpoints
+from bot.extensions.openai.chat import OpenAIChatModel
+from bot.extensions.openai.responses import OpenAIResponsesModel
 from bot.ports.model import Request, ToolSpec, Usage
 from tests.bot.llm.conftest import user
 from tests.fakes import anthropic, openai

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.llm.adapters.anthropic import AnthropicModel
-from bot.llm.adapters.openai_chat import OpenAIChatModel
-from bot.llm.adapters.openai_responses import OpenAIResponsesModel
+from bot.extensions.anthropic.messages import AnthropicModel
+from bot.extensions.openai.chat import OpenAIChatModel
+from bot.extensions.openai.responses import OpenAIResponsesModel
 from bot.llm.reasoning import efforts_of, nearest
 from bot.ports.effort import EFFORTS
 from bot.ports.errors import ReasoningUnsupported
-from tests.bot.llm.conftest import FakeProvider, ask, model_at, user
+from tests.bot.llm.apis import FakeProvider, model_at
+from tests.bot.llm.conftest import ask, user
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Reply

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.extensions.openai.chat import OpenAIChatModel
 from bot.llm.adapters import stream
-from bot.llm.adapters.openai_chat import OpenAIChatModel
 from bot.llm.adapters.sse import END, EventDecoder
 from bot.ports.errors import (
     BadRequest,
@@ -24,7 +24,8 @@ from bot.ports.errors import (
     UnreadableAnswer,
 )
 from bot.ports.model import Usage
-from tests.bot.llm.conftest import HELLO, FakeProvider, ask, each_api, model_at
+from tests.bot.llm.apis import HELLO, FakeProvider, each_api, model_at
+from tests.bot.llm.conftest import ask
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, Garbage, Reply, Stall

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.llm.adapters.openai_chat import OpenAIChatModel
+from bot.extensions.openai.chat import OpenAIChatModel
 from bot.llm.adapters.thought_tags import ANSWER, THOUGHTS, ThoughtTags
 from docs.generate.servers import ANSWER_MARKS, THOUGHT_MARKS
-from tests.bot.llm.conftest import ANSWERS as ANSWERED
-from tests.bot.llm.conftest import ask, each_api, user
+from tests.bot.llm.apis import ANSWERS as ANSWERED
+from tests.bot.llm.apis import each_api
+from tests.bot.llm.conftest import ask, user
 from tests.fakes.anthropic import Text as Piecewise
 from tests.fakes.openai import chunk, stream
 from threads import model as words

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.llm.adapters import anthropic, openai_chat, openai_responses
+from bot.extensions.anthropic import messages as anthropic
+from bot.extensions.openai import chat as openai_chat
+from bot.extensions.openai import responses as openai_responses
 from bot.llm.adapters.wire_form import EMPTY, fit, scrub, tokens, tool_call
 from threads.model import Message, Text, Thinking, ToolCall, ToolResult
 

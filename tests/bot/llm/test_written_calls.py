@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from bot.llm.adapters.openai_chat import OpenAIChatModel
+from bot.extensions.openai.chat import OpenAIChatModel
 from bot.llm.policies.written_calls import MARKS, WrittenCallsModel, has_written_call
 from bot.ports.errors import CallAsText
 from bot.ports.model import ToolSpec
 from docs.generate.servers import CALL_MARKS
-from tests.bot.llm.conftest import FakeProvider, ask, model_at
+from tests.bot.llm.apis import FakeProvider, model_at
+from tests.bot.llm.conftest import ask
 from tests.fakes import openai as o
 from threads.model import Message, Text, ToolCall
 from threads.wording import explain

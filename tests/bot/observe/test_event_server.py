@@ -34,7 +34,7 @@ ALL = EventFilter((), "")
 async def serving(data, *, size=4096, port=None):
     events = EventStream(size=size)
     server = EventServer(events, Masker([SECRET]))
-    async with serve_pages(pages(FakeBot().watchdog(data), None), data, port, server):
+    async with serve_pages(pages(FakeBot().watchdog(data), {}), data, port, server):
         yield events, server
 
 
@@ -180,7 +180,7 @@ async def test_the_command_says_that_it_was_too_slow(tmp_path, capfd):
             yield [self._gap(7, 5, final=True)]
 
     server = EventServer(Cutting(), Masker())
-    async with serve_pages(pages(FakeBot().watchdog(tmp_path), None), tmp_path, None, server):
+    async with serve_pages(pages(FakeBot().watchdog(tmp_path), {}), tmp_path, None, server):
         code, [line], said = await printed(tmp_path, capfd)
     assert (code, line["lost"]) == (1, 5)
     assert "too slow" in said

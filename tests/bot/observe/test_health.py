@@ -5,13 +5,14 @@ import os
 import socket
 import stat
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 
 import anyio
 from anyio import to_thread
 
 from bot.host.status_client import ask
 from bot.observe import http_pages
-from bot.observe.http_pages import AT_ONCE, pages
+from bot.observe.http_pages import AT_ONCE, HttpPage, pages
 from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, NoStatus, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
@@ -19,10 +20,10 @@ from tests.patience import WITHIN_S
 
 
 @asynccontextmanager
-async def serving(body, data, *, port=None, metrics=None):
+async def serving(body, data, *, port=None, others=MappingProxyType({})):
     data.mkdir(parents=True, exist_ok=True)
     watchdog = body.watchdog(data)
-    async with serve_pages(pages(watchdog, metrics), data, port):
+    async with serve_pages(pages(watchdog, others), data, port):
         yield watchdog
 
 
@@ -85,7 +86,7 @@ async def test_status_is_json_of_everything_and_can_be_asked_for_as_a_value(tmp_
 async def test_metrics_are_a_page_where_there_are_any(tmp_path):
     async with serving(FakeBot(), tmp_path):
         assert (await get(tmp_path / SOCKET, "/metrics"))[0] == 404
-    async with serving(FakeBot(), tmp_path, metrics=lambda _: (b"up 1\n", "text/plain")):
+    async with serving(FakeBot(), tmp_path, others={"/metrics": lambda _: HttpPage(b"up 1\n")}):
         assert await get(tmp_path / SOCKET, "/metrics") == (200, "up 1\n")
 
 

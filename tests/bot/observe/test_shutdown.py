@@ -48,7 +48,8 @@ class StoppableBot:
         self.settings = settings_model().model_validate(given, strict=False)
 
     async def run(self):
-        watch = partial(supervised, observe=Observe(), stop=self.stop, notify=Notify(), events=EventStream())
+        given = {"observe": Observe(), "notify": Notify(), "events": EventStream(), "others": {}}
+        watch = partial(supervised, stop=self.stop, **given)
         await self.stop.run(
             partial(
                 serve, self.settings, KEYS, model=MODEL, make_transports=lambda _: [self.seat], watch=watch

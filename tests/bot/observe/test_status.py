@@ -129,7 +129,7 @@ async def test_asking_who_holds_the_folder_never_holds_it(tmp_path):
 
 @asynccontextmanager
 async def serving(body, data):
-    async with serve_pages(pages(body.watchdog(data), None), data, None):
+    async with serve_pages(pages(body.watchdog(data), {}), data, None):
         yield
 
 

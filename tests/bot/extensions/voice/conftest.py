@@ -1,3 +1,1 @@
-from tests.bot.llm.conftest import http, listener
-
-__all__ = ["http", "listener"]
+from tests.bot.llm.conftest import http, listener  # noqa: F401 - fixtures

@@ -17,7 +17,7 @@ from bot.ports.errors import (
     Unauthorized,
 )
 from bot.ports.model import Request
-from tests.bot.llm.conftest import NO_COUNTS
+from tests.bot.llm.apis import NO_COUNTS
 from tests.fakes.http import Cut, Garbage, Reply, Stall, Wait
 from tests.fakes.openai import FakeOpenAI, by_seconds, by_tokens, fault, transcript
 from threads.model import File

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from pydantic import JsonValue
 
-from bot.llm.adapters.openai_sdk import OpenAIModel, effort_to_wire, usage_of
+from bot.extensions.openai.model import OpenAIModel, data_url, effort_to_wire, usage_of
 from bot.llm.adapters.sse import END, JsonEvent
-from bot.llm.adapters.stream import Content, HiddenContent, Restart
+from bot.llm.adapters.stream import Content, HiddenContent, Reader, Restart
 from bot.llm.adapters.thought_tags import ThoughtTags
 from bot.llm.adapters.wire_form import (
     CONTEXT_EXCEEDED,
     completion,
-    data_url,
     dump_json,
     fit,
     load_json,
@@ -30,7 +29,7 @@ from bot.llm.adapters.wire_form import (
     tool_call,
 )
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
-from bot.ports.model import Completion, Request, Usage
+from bot.ports.model import Completion, Request
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall
 
 if TYPE_CHECKING:
@@ -44,41 +43,6 @@ BROKEN_OFF = frozenset({"error", "abort", "network_error", "insufficient_system_
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 """The fields in which servers stream thinking; the API itself has none."""
-
-
-class OpenAIChatModel(OpenAIModel):
-    """One model of an OpenAI-compatible server; the SDK needs a key, so there is a placeholder."""
-
-    path = "/chat/completions"
-    no_key = "none"
-
-    def _body(self, request: Request) -> dict[str, object]:
-        body: dict[str, object] = {
-            "model": self.model,
-            "max_tokens": request.max_tokens,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.reasoning is not None:
-            body["reasoning_effort"] = effort_to_wire(request.reasoning)
-        if (schema := request.output_schema) is not None:
-            form = {"name": "answer", "schema": schema, "strict": False}
-            body["response_format"] = {"type": "json_schema", "json_schema": form}
-        if request.tools:
-            functions = [
-                {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-                for tool in request.tools
-            ]
-            body["tools"] = [{"type": "function", "function": function} for function in functions]
-            if request.tool_choice == "none":
-                body["tool_choice"] = "none"
-        body["messages"] = to_wire(request.system, request.messages, self.name, vision=self.vision)
-        return body
-
-    def _reader(self) -> ChatReader:
-        return ChatReader(self.name)
 
 
 def to_wire(
@@ -151,11 +115,11 @@ class _OpenCall:
         return True
 
 
-class ChatReader:
+class ChatReader(Reader):
     """Turns the events of one answer into a `Completion`; pure."""
 
     def __init__(self, model: str) -> None:
-        self._model = model
+        super().__init__(model)
         self._text: list[str] = []
         self._thinking: dict[str, list[str]] = {}
         self._tags = ThoughtTags()
@@ -165,8 +129,6 @@ class ChatReader:
         self._refusal = ""
         self._reason: str | None = None
         self._done = False
-        self.writing = False
-        self.usage = Usage()
 
     def feed(self, event: JsonEvent) -> Content | None:
         choice: JsonEvent = next(iter(event.get("choices") or ()), {})
@@ -324,3 +286,36 @@ def _joined(parts: object, name: str) -> str:
     """Return the texts under *name* in a list of parts; each may be parts again."""
     found = parts if isinstance(parts, list) else []
     return "".join(_text_of(piece.get(name)) for piece in found if isinstance(piece, dict))
+
+
+class OpenAIChatModel(OpenAIModel):
+    """One model of an OpenAI-compatible server; the SDK needs a key, so there is a placeholder."""
+
+    path = "/chat/completions"
+    reader = ChatReader
+    no_key = "none"
+
+    def _body(self, request: Request) -> dict[str, object]:
+        body: dict[str, object] = {
+            "model": self.model,
+            "max_tokens": request.max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.reasoning is not None:
+            body["reasoning_effort"] = effort_to_wire(request.reasoning)
+        if (schema := request.output_schema) is not None:
+            form = {"name": "answer", "schema": schema, "strict": False}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        if request.tools:
+            functions = [
+                {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+                for tool in request.tools
+            ]
+            body["tools"] = [{"type": "function", "function": function} for function in functions]
+            if request.tool_choice == "none":
+                body["tool_choice"] = "none"
+        body["messages"] = to_wire(request.system, request.messages, self.name, vision=self.vision)
+        return body

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.observe.metrics import MOST_NAMES, Metrics
+from bot.extensions.metrics.metrics import MOST_NAMES, Metrics
 from bot.observe.turn_events import Work
 from bot.ports.model import Usage
 from tests.bot.observe.watching import STATUS, busy, says, wants, watched
@@ -12,11 +12,11 @@ from tests.bot.observe.watching import STATUS, busy, says, wants, watched
 
 def figures(metrics: Metrics) -> dict[tuple[str, frozenset[str]], float]:
     """Return what a scrape reads: each value by its name and the values of its labels."""
-    body, kind = metrics.render(STATUS)
-    assert kind.startswith("text/plain; version=0.0.4")
+    page = metrics.render(STATUS)
+    assert page.kind.startswith("text/plain; version=0.0.4")
     return {
         (sample.name, frozenset(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(body.decode())
+        for family in text_string_to_metric_families(page.body.decode())
         for sample in family.samples
     }
 
@@ -65,7 +65,7 @@ async def test_no_label_tells_who_wrote_where_or_what(tmp_path):
         tmp_path, [wants(("list_files", {"path": "canary-path"})), says("canary-answer")], metrics
     ) as seat:
         await seat.say("canary-text")
-    body = metrics.render(STATUS)[0].decode()
+    body = metrics.render(STATUS).body.decode()
     for private in ("canary", "U1", "ann", "C1", "m1", "fake:"):
         assert private not in body, private
 

@@ -22,7 +22,8 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from bot.observe.turn_events import Work
+from bot.observe.http_pages import HttpPage
+from bot.observe.turn_events import Sink, Work
 from bot.ports.status import UP, CircuitState, Status
 from threads.model import Outcome
 
@@ -38,10 +39,11 @@ TOOL_S = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120)
 STEPS = (1, 2, 3, 5, 8, 13, 21, 34, 50)
 
 
-class Metrics:
-    """A sink of `bot.observe.turn_events`."""
+class Metrics(Sink):
+    """Counts the events of the bot. Its page has the figures."""
 
     def __init__(self) -> None:
+        self.pages = {"/metrics": self.render}
         disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the lines, and nobody reads them
         self.registry = registry = CollectorRegistry()
         self._gauges = _StatusGauges()
@@ -78,16 +80,13 @@ class Metrics:
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
 
-    def render(self, status: Status) -> tuple[bytes, str]:
-        """Return what a scrape reads, and its content type; a few milliseconds."""
+    def render(self, status: Status) -> HttpPage:
+        """Return what a scrape reads; a few milliseconds."""
         self._gauges.status = status
         for transport in status.transports:
             for outcome in get_args(Outcome):  # Prometheus cannot see an increase without a 0 before it
                 self._messages(transport.name, outcome)
-        return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
-
-    def began(self, work: Work) -> None:
-        """Count nothing: what is not over has no outcome."""
+        return HttpPage(generate_latest(self.registry), kind=CONTENT_TYPE_PLAIN_0_0_4)
 
     def ended(self, work: Work) -> None:
         match work.kind:
@@ -115,7 +114,6 @@ class Metrics:
             self._answer_s(transport).observe(seconds)
 
     def unread(self, transport: str, kind: str) -> None:
-        """Count a part of a message that people see, of a *kind* that the bot cannot read."""
         self._unread(transport, self._named("kind", kind)).inc()
 
     def _called(self, call: Work) -> None:

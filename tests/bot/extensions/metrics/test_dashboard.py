@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bot.observe.metrics import Metrics
+from bot.extensions.metrics.metrics import Metrics
 from tests.bot.observe.watching import STATUS
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
+DEPLOY = Path(__file__).parents[4] / "deploy"
 NAME = re.compile(r"\b(?:threadfast|process|python)_[a-z0-9_]+")
 SUFFIXES = ("", "_bucket", "_sum", "_count")
 
@@ -19,7 +19,7 @@ SUFFIXES = ("", "_bucket", "_sum", "_count")
 @pytest.fixture(scope="module")
 def told() -> set[str]:
     """Return the names of all that a scrape can read."""
-    body = Metrics().render(STATUS)[0].decode()
+    body = Metrics().render(STATUS).body.decode()
     kinds = re.findall(r"^# TYPE (\S+) (\S+)$", body, re.MULTILINE)
     return {
         f"{name}{suffix}"

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from bot.llm.adapters.sdk import SdkModel
 from bot.llm.adapters.sse import JsonEvent
-from bot.llm.adapters.stream import Content, HiddenContent, content_of
+from bot.llm.adapters.stream import Content, HiddenContent, Reader, content_of
 from bot.llm.adapters.thought_tags import ThoughtTags
 from bot.llm.adapters.wire_form import (
     CONTEXT_EXCEEDED,
@@ -50,46 +50,6 @@ SHARES: Mapping[Effort, float] = {"low": 0.2, "medium": 0.5, "high": 0.8}
 """The part of ``max_tokens`` that a model without adaptive thinking may think. The rest is for its answer."""
 
 Lifetime = Literal["5m", "1h"]
-
-
-class AnthropicModel(SdkModel):
-    """One Claude model."""
-
-    path = "/v1/messages"
-
-    def _make(self, **settings: Any) -> tuple[Any, Any]:
-        from anthropic import AsyncAnthropic, AsyncStream  # noqa: PLC0415
-
-        return AsyncAnthropic(**settings, open_telemetry=False), AsyncStream
-
-    def _body(self, request: Request) -> dict[str, object]:
-        # Without a key there is no next call: writing its prompt to the cache would only cost money.
-        cached = bool(request.cache_key)
-        body: dict[str, object] = {"model": self.model, "max_tokens": request.max_tokens, "stream": True}
-        if thinking := thinking_to_wire(self.model, self.name, request):
-            body["thinking"] = thinking
-        output: dict[str, object] = {}
-        if thinking.get("type") == "adaptive" and request.reasoning is not None:
-            output["effort"] = request.reasoning
-        if schema := _format(request.output_schema):
-            output["format"] = schema
-        if output:
-            body["output_config"] = output
-        if request.tools:
-            body["tools"] = [
-                {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
-                for tool in request.tools
-            ]
-            if request.tool_choice == "none":
-                body["tool_choice"] = {"type": "none"}
-        if request.system.strip():
-            mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}} if cached else {}
-            body["system"] = [{"type": "text", "text": scrub(request.system), **mark}]
-        body["messages"] = to_wire(request.messages, self.name, cached=cached, vision=self.vision)
-        return body
-
-    def _reader(self) -> MessagesReader:
-        return MessagesReader(self.name)
 
 
 def thinking_to_wire(model: str, name: str, request: Request) -> Mapping[str, object]:
@@ -204,30 +164,23 @@ _COUNTS = (
 )
 
 
-class MessagesReader:
+class MessagesReader(Reader):
     """Turns the events of one answer into a `Completion`; pure."""
 
     def __init__(self, model: str) -> None:
-        self._model = model
+        super().__init__(model)
         self._blocks: dict[int, _OpenBlock] = {}
         self._counts: dict[str, int] = {}
         self._stop: str | None = None
         self._refusal = ""
         self._whole = False
-        self.writing = False
-        self.usage = Usage()
 
     def feed(self, event: JsonEvent) -> Content | None:
         match event["type"]:
             case "content_block_delta":
                 return self._extend(self._blocks[event["index"]], event["delta"])
             case "content_block_start":
-                block = self._open(event["index"], event["content_block"])
-                return (
-                    self._show(block, str(block.raw["text"]))
-                    if block.raw["type"] == "text"
-                    else HiddenContent(0)
-                )
+                return self._open(event["index"], event["content_block"])
             case "content_block_stop":
                 self.writing = False
                 return HiddenContent(0)
@@ -242,9 +195,7 @@ class MessagesReader:
                 self._whole = True
             case "message":  # A whole answer, from a server that does not stream.
                 for index, raw in enumerate(event["content"]):
-                    block = self._open(index, raw)
-                    if raw["type"] == "text":
-                        self._show(block, raw["text"])
+                    self._open(index, raw)
                 self._stop, self._whole = event.get("stop_reason"), True
                 self._count(part(event, "usage"))
         return None
@@ -272,9 +223,9 @@ class MessagesReader:
                 return HiddenContent(len(delta["signature"]))
         return HiddenContent(0)
 
-    def _open(self, index: int, raw: dict[str, JsonValue]) -> _OpenBlock:
+    def _open(self, index: int, raw: dict[str, JsonValue]) -> Content | None:
         block = self._blocks[index] = _OpenBlock(raw)
-        return block
+        return self._show(block, str(raw["text"] or "")) if raw["type"] == "text" else HiddenContent(0)
 
     def _show(self, block: _OpenBlock, text: str) -> Content | None:
         split = block.tags.add(text, block.thoughts, block.parts)
@@ -328,3 +279,41 @@ class MessagesReader:
                 raw["thinking"] = f"{raw['thinking']}{written}"
         # Thinking, and the blocks of tools that the server runs itself, go back unchanged.
         return Thinking(scrub(str(raw.get("thinking", ""))), self._model, scrub_json(raw))
+
+
+class AnthropicModel(SdkModel):
+    """One Claude model."""
+
+    path = "/v1/messages"
+    reader = MessagesReader
+
+    def _make(self, **settings: Any) -> tuple[Any, Any]:
+        from anthropic import AsyncAnthropic, AsyncStream  # noqa: PLC0415
+
+        return AsyncAnthropic(**settings, open_telemetry=False), AsyncStream
+
+    def _body(self, request: Request) -> dict[str, object]:
+        # Without a key there is no next call: writing its prompt to the cache would only cost money.
+        cached = bool(request.cache_key)
+        body: dict[str, object] = {"model": self.model, "max_tokens": request.max_tokens, "stream": True}
+        if thinking := thinking_to_wire(self.model, self.name, request):
+            body["thinking"] = thinking
+        output: dict[str, object] = {}
+        if thinking.get("type") == "adaptive" and request.reasoning is not None:
+            output["effort"] = request.reasoning
+        if schema := _format(request.output_schema):
+            output["format"] = schema
+        if output:
+            body["output_config"] = output
+        if request.tools:
+            body["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+                for tool in request.tools
+            ]
+            if request.tool_choice == "none":
+                body["tool_choice"] = {"type": "none"}
+        if request.system.strip():
+            mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}} if cached else {}
+            body["system"] = [{"type": "text", "text": scrub(request.system), **mark}]
+        body["messages"] = to_wire(request.messages, self.name, cached=cached, vision=self.vision)
+        return body

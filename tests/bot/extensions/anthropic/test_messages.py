@@ -6,20 +6,13 @@ from functools import partial
 import anyio
 import pytest
 
-from bot.llm.adapters.anthropic import AnthropicModel
+from bot.extensions.anthropic.messages import AnthropicModel
 from bot.llm.reasoning import supports_adaptive_thinking
 from bot.ports.errors import ContentPolicy, ModelUnavailable
-from bot.ports.model import ToolSpec, Usage
-from tests.bot.llm.conftest import (
-    HELLO as HELLOS,
-)
-from tests.bot.llm.conftest import (
-    UP_TO_SECOND_DELTA,
-    FakeProvider,
-    ask,
-    model_at,
-    user,
-)
+from bot.ports.model import Usage
+from tests.bot.llm.apis import HELLO as HELLOS
+from tests.bot.llm.apis import TOOL, UP_TO_SECOND_DELTA, FakeProvider, model_at
+from tests.bot.llm.conftest import ask, user
 from tests.fakes.anthropic import Raw, Text, Think, Tool, answer, event, ping
 from tests.fakes.http import Stall, Wait
 from tests.patience import WITHIN_S
@@ -37,8 +30,7 @@ def claude(complete):
 
 
 async def test_the_request_carries_system_tools_and_the_cache_marker(claude):
-    tool = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
-    _, seen = await claude(ask(tools=[tool], max_tokens=99, cache_key="t1"))
+    _, seen = await claude(ask(tools=[TOOL], max_tokens=99, cache_key="t1"))
     assert seen.headers["authorization"] == "Bearer sk-fake"
     assert seen.json == {
         "model": "m",
@@ -46,7 +38,7 @@ async def test_the_request_carries_system_tools_and_the_cache_marker(claude):
         "stream": True,
         "system": [{"type": "text", "text": "Be brief.", "cache_control": HOUR}],
         "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": HOUR}]}],
-        "tools": [{"name": "look", "description": "Looks.", "input_schema": tool.parameters}],
+        "tools": [{"name": "look", "description": "Looks.", "input_schema": TOOL.parameters}],
     }
 
 
@@ -85,17 +77,11 @@ async def test_a_tool_call_and_its_result_go_back_as_the_api_wants_them(claude):
 @pytest.mark.parametrize(
     ("model", "supported"),
     {
-        "claude-opus-4-6": True,
         "claude-sonnet-4.6": True,
-        "claude-opus-5-5": True,
-        "claude-fable-5-1": True,
-        "claude-mythos-5": True,
         "claude-haiku-10-1-20270101": True,
         "anthropic.claude-opus-5-5-v1:0": True,
         "claude-sonnet-4-5-20250929": False,
         "claude-sonnet-4-20250514": False,
-        "claude-3-7-sonnet-latest": False,
-        "qwen3-coder": False,
     }.items(),
 )
 def test_only_a_model_that_knows_adaptive_thinking_is_asked_for_it(model, supported):

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from pydantic import JsonValue
 
-from bot.llm.adapters.openai_sdk import OpenAIModel, effort_to_wire, usage_of
+from bot.extensions.openai.model import OpenAIModel, data_url, effort_to_wire, usage_of
 from bot.llm.adapters.sse import JsonEvent
-from bot.llm.adapters.stream import Content, HiddenContent, content_of
+from bot.llm.adapters.stream import Content, HiddenContent, Reader, content_of
 from bot.llm.adapters.thought_tags import ThoughtTags
 from bot.llm.adapters.wire_form import (
     completion,
-    data_url,
     dump_json,
     fit,
     part,
@@ -25,7 +24,7 @@ from bot.llm.adapters.wire_form import (
 )
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import ContentPolicy, ModelUnavailable
-from bot.ports.model import Completion, Request, Stop, Usage
+from bot.ports.model import Completion, Request, Stop
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -37,63 +36,6 @@ IDS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 WITHOUT_REASONING = ("gpt-3", "gpt-4", "chatgpt")
 """Older families answer a request for reasoning with 400 "Encrypted content is not supported with this model"
 (github.com/NousResearch/hermes-agent/pull/24234)."""
-
-
-class OpenAIResponsesModel(OpenAIModel):
-    """One model of OpenAI."""
-
-    path = "/responses"
-
-    def _body(self, request: Request) -> dict[str, object]:
-        body: dict[str, object] = {
-            "model": self.model,
-            "max_output_tokens": request.max_tokens,
-            "store": False,
-            "stream": True,
-            "stream_options": {"include_obfuscation": False},
-        }
-        if not self.model.startswith(WITHOUT_REASONING):
-            body["include"] = ["reasoning.encrypted_content"]
-        if request.reasoning is not None:
-            body["reasoning"] = {"effort": effort_to_wire(request.reasoning)}
-        if request.temperature is not None and not self._reasons(request):
-            body["temperature"] = request.temperature
-        if request.cache_key:
-            body["prompt_cache_key"] = cache_key(request.cache_key)
-        if (schema := request.output_schema) is not None:
-            body["text"] = {
-                "format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": False}
-            }
-        if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                    "strict": False,
-                }
-                for tool in request.tools
-            ]
-            if request.tool_choice == "none":
-                body["tool_choice"] = "none"
-        if request.system.strip():
-            body["instructions"] = scrub(request.system)
-        body["input"] = to_wire(request.messages, self.name, vision=self.vision)
-        return body
-
-    def _body_with_params(self, request: Request) -> dict[str, object]:
-        body = super()._body_with_params(request)
-        if self._reasons(request):
-            body.pop("top_p", None)
-        return body
-
-    def _reasons(self, request: Request) -> bool:
-        """Return whether the model may reason. It refuses ``temperature`` and ``top_p`` then."""
-        return request.reasoning != "off" and not self.model.startswith(WITHOUT_REASONING)
-
-    def _reader(self) -> ResponsesReader:
-        return ResponsesReader(self.name)
 
 
 def cache_key(key: str) -> str:
@@ -148,17 +90,15 @@ def _block_to_wire(message: Message, block: Block) -> ResponseInputItemParam:
             assert_never(block)
 
 
-class ResponsesReader:
+class ResponsesReader(Reader):
     """Turns the events of one answer into a `Completion`; pure."""
 
     def __init__(self, model: str) -> None:
-        self._model = model
+        super().__init__(model)
         self._blocks: list[Block] = []
         self._tags = ThoughtTags()
         self._refusal = ""
         self._stop: Stop | None = None
-        self.writing = False
-        self.usage = Usage()
 
     def feed(self, event: JsonEvent) -> Content | None:
         if "output" in event:  # A whole answer, from a server that does not stream.
@@ -192,10 +132,6 @@ class ResponsesReader:
     @property
     def ended(self) -> bool:
         return self._stop is not None
-
-    @property
-    def told_end(self) -> bool:
-        return self.ended
 
     def _blocks_of(self, item: JsonEvent) -> Iterator[Block]:
         match item["type"]:
@@ -245,3 +181,58 @@ class ResponsesReader:
         if self._refusal:
             raise ContentPolicy(f"refused: {self._refusal}")
         return completion(self._model, self._blocks, self.usage, self._stop)
+
+
+class OpenAIResponsesModel(OpenAIModel):
+    """One model of OpenAI."""
+
+    path = "/responses"
+    reader = ResponsesReader
+
+    def _body(self, request: Request) -> dict[str, object]:
+        body: dict[str, object] = {
+            "model": self.model,
+            "max_output_tokens": request.max_tokens,
+            "store": False,
+            "stream": True,
+            "stream_options": {"include_obfuscation": False},
+        }
+        if not self.model.startswith(WITHOUT_REASONING):
+            body["include"] = ["reasoning.encrypted_content"]
+        if request.reasoning is not None:
+            body["reasoning"] = {"effort": effort_to_wire(request.reasoning)}
+        if request.temperature is not None and not self._reasons(request):
+            body["temperature"] = request.temperature
+        if request.cache_key:
+            body["prompt_cache_key"] = cache_key(request.cache_key)
+        if (schema := request.output_schema) is not None:
+            body["text"] = {
+                "format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": False}
+            }
+        if request.tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                    "strict": False,
+                }
+                for tool in request.tools
+            ]
+            if request.tool_choice == "none":
+                body["tool_choice"] = "none"
+        if request.system.strip():
+            body["instructions"] = scrub(request.system)
+        body["input"] = to_wire(request.messages, self.name, vision=self.vision)
+        return body
+
+    def _body_with_params(self, request: Request) -> dict[str, object]:
+        body = super()._body_with_params(request)
+        if self._reasons(request):
+            body.pop("top_p", None)
+        return body
+
+    def _reasons(self, request: Request) -> bool:
+        """Return whether the model may reason. It refuses ``temperature`` and ``top_p`` then."""
+        return request.reasoning != "off" and not self.model.startswith(WITHOUT_REASONING)

@@ -4,9 +4,10 @@ from functools import partial
 
 import pytest
 
-from bot.llm.adapters.openai_chat import OpenAIChatModel
-from bot.llm.adapters.openai_responses import OpenAIResponsesModel, cache_key
-from bot.ports.model import ToolSpec, Usage
+from bot.extensions.openai.chat import OpenAIChatModel
+from bot.extensions.openai.responses import OpenAIResponsesModel, cache_key
+from bot.ports.model import Usage
+from tests.bot.llm.apis import TOOL
 from tests.bot.llm.conftest import ask, user
 from tests.fakes.http import error
 from tests.fakes.openai import (
@@ -23,7 +24,6 @@ from tests.fakes.openai import (
 from threads import model as words
 from threads.model import Message, ToolCall, ToolResult
 
-TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
 both = pytest.mark.parametrize("api", [OpenAIResponsesModel, OpenAIChatModel], ids=["responses", "chat"])
 
 

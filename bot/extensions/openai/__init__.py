@@ -1,0 +1,1 @@
+"""OpenAI's models, and those of servers that are compatible with them."""

@@ -1,0 +1,1 @@
+from tests.bot.llm.conftest import complete, http, listener  # noqa: F401 - fixtures
