@@ -17,7 +17,8 @@ import anyio.lowlevel
 
 from bot.agent.loop import Agent
 from bot.agent.prompt.token_estimate import request_size
-from bot.config.settings import Recovery
+from bot.config.settings import Recovery, Settings
+from bot.host.storage import Resources
 from bot.observe.audit import Audit, AuditFiles
 from bot.observe.turn_events import Observing
 from bot.ports.documents import PlainDocuments
@@ -27,8 +28,10 @@ from bot.routing.rate_limit import RateLimiter
 from bot.tools.files.workspace import mark_output
 from bot.tools.gate import Permits, Recovers, Toolbox
 from bot.wiring.core import Core, Parts, link_troubles, open_core
+from bot.wiring.store import make_storage
+from bot.wiring.tool_set import ToolSet, open_tool_set
 from tests.one_model import OneModel
-from tests.tool_context import file_tools, make_toolbox
+from tests.tool_context import file_tools, make_toolbox, nowhere
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable
 from threads.file_store import FileStore
@@ -382,6 +385,19 @@ async def running(
     async with anyio.create_task_group() as tasks:
         yield await open_core(tasks, core_parts(data, platform, model, toolbox, **surroundings | changes))
         tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def opened_tools(
+    settings: Settings, *, offload: Offload = inline, mask: Callable[[str], str] = str, files: bool = False
+) -> AsyncIterator[ToolSet]:
+    """Open the tools of these settings, where a transport takes *files* or none does."""
+    resources = Resources(PosixDisk(), offload, offload, Clock(), mask, Observing())
+    storage, can = make_storage(settings, {}, resources, offload), Capabilities(files=files)
+    async with open_tool_set(
+        settings, {}, resources, storage, can=can, is_admin=lambda _: False, post=nowhere
+    ) as tool_set:
+        yield tool_set
 
 
 async def converse(

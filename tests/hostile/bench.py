@@ -19,19 +19,14 @@ from bot.config.settings import Settings
 from bot.extensions.shell.sandbox import CommandResult
 from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
-from bot.host.storage import Resources
 from bot.llm.adapters.wire_form import tool_call
-from bot.observe.turn_events import Observing
 from bot.ports.tool import ToolContext
 from bot.tools.gate import Toolbox
-from bot.wiring.store import make_storage
-from bot.wiring.tool_set import ToolSet, open_tool_set
-from tests.tool_context import no_files, nowhere
-from tests.world import ANN, T1, Clock
+from bot.wiring.tool_set import ToolSet
+from tests.tool_context import no_files
+from tests.world import ANN, T1, opened_tools
 from threads.model import Answer, Image, Question, ThreadId, ToolCall, TurnEvent
 from threads.store.data_folder import thread_folder
-from threads.store.disk import PosixDisk
-from transports.base.transport import Capabilities
 
 CANARY = "canary-5f1d9c0a77e2-canary"
 """The secret of this bot, which must never be readable."""
@@ -227,11 +222,8 @@ async def open_harness(
     harness.outside.mkdir()
     (harness.outside / "secret.txt").write_text(CANARY)
     harness.workspace.mkdir(parents=True)
-    offload = anyio.to_thread.run_sync
-    resources = Resources(PosixDisk(), offload, offload, Clock(), harness.mask, Observing())
-    storage = make_storage(settings, {}, resources, offload)
-    async with open_tool_set(
-        settings, {}, resources, storage, can=Capabilities(files=True), is_admin=lambda _: False, post=nowhere
+    async with opened_tools(
+        settings, offload=anyio.to_thread.run_sync, mask=harness.mask, files=True
     ) as harness.tools:
         yield harness
 

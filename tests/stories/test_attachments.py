@@ -103,13 +103,6 @@ async def test_a_file_is_in_the_workspace_before_the_model_is_asked_and_the_mode
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_the_model_reads_the_file_with_its_tool(tmp_path):
-    platform = Giving(F1=b"the figure is 7")
-    model = Scripted(calls("read_file", path="attachments/m1-a b.txt"), says("7"))
-    await answer(tmp_path, platform, with_files(Attachment("F1", "a b.txt")), model)
-    assert "the figure is 7" in model.requests[1].messages[-1].results[0].content
-
-
 @pytest.mark.parametrize(
     ("content", "size", "why"),
     [

@@ -10,16 +10,10 @@ from bot.config.settings import Settings, Tools
 from bot.extensions.files import attach as attach_module
 from bot.extensions.files.attach import Attach
 from bot.guards.redaction import Masker
-from bot.host.storage import Resources
-from bot.observe.turn_events import Observing
-from bot.wiring.store import make_storage
-from bot.wiring.tool_set import open_tool_set
-from tests.tool_context import nowhere
-from tests.world import T1, Clock, Platform, Scripted, inline, message, running, says
+from tests.world import T1, Platform, Scripted, inline, message, opened_tools, running, says
 from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable
 from threads.model import Message, ToolCall, ToolFinished, ToolStarted
 from threads.store.data_folder import thread_folder
-from threads.store.disk import PosixDisk
 from transports.base.transport import Capabilities
 
 
@@ -66,6 +60,12 @@ async def test_a_file_is_posted_to_its_own_thread(tmp_path, workspace):
     assert result == {"success": True, "result": {"posted": "report.pdf", "size": 4}}
     assert platform.files == [(T1, "fake:W:C1:m1+c1", b"%PDF", "report.pdf")]
     assert nothing_open(workspace)
+    tools = [event for _, event in platform.events if isinstance(event, ToolStarted | ToolFinished)]
+    assert tools == [
+        ToolStarted("attach", "report.pdf", "c1", "attaching report.pdf", "report.pdf"),
+        ToolFinished("attach", ok=True, call_id="c1", result=tools[1].result),
+    ]
+    assert json.loads(tools[1].result)["success"] is True
 
 
 async def test_a_name_of_its_own_is_made_safe(tmp_path, workspace):
@@ -121,30 +121,8 @@ async def test_the_model_reads_how_a_post_failed_and_nothing_of_what_the_platfor
     assert str(fault) not in json.dumps(error)
 
 
-async def test_a_tools_start_and_end_name_their_call(tmp_path, workspace):
-    platform = FilePlatform()
-    await result_of(tmp_path, platform, path="report.pdf")
-    tools = [event for _, event in platform.events if isinstance(event, ToolStarted | ToolFinished)]
-    assert tools == [
-        ToolStarted("attach", "report.pdf", "c1", "attaching report.pdf", tools[0].arguments),
-        ToolFinished("attach", ok=True, call_id="c1", result=tools[1].result),
-    ]
-    assert tools[0].arguments == "report.pdf"
-    assert json.loads(tools[1].result)["success"] is True
-
-
 @pytest.mark.parametrize("offered", [True, False])
 async def test_the_tool_is_offered_where_a_transport_takes_files(tmp_path, offered):
     settings = Settings(data=tmp_path, tools=Tools(enabled=("files",)))
-    resources = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
-    storage = make_storage(settings, {}, resources, inline)
-    async with open_tool_set(
-        settings,
-        {},
-        resources,
-        storage,
-        can=Capabilities(files=offered),
-        is_admin=lambda _: False,
-        post=nowhere,
-    ) as tool_set:
+    async with opened_tools(settings, files=offered) as tool_set:
         assert ("attach" in [spec.name for spec in tool_set.toolbox(settings.tools).specs]) == offered

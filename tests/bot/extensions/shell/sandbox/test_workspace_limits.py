@@ -14,16 +14,10 @@ from bot.extensions.shell.sandbox import Sandbox
 from bot.extensions.shell.sandbox.resource_watch import removed_but_open
 from bot.extensions.shell.sandbox.workspace_meter import Meter
 from bot.extensions.shell.tool import Shell, ShellArguments
-from bot.host.storage import Resources
-from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
 from bot.tools.files.quota import Quota, measure_usage
-from bot.wiring.store import make_storage
-from bot.wiring.tool_set import open_tool_set
-from tests.tool_context import nowhere, tool_context
-from tests.world import Clock, inline
-from threads.store.disk import PosixDisk
-from transports.base.transport import Capabilities
+from tests.tool_context import tool_context
+from tests.world import opened_tools
 
 from .sandboxes import PYTHON, offload, ran, real, sandbox_named, with_python
 
@@ -231,11 +225,7 @@ async def test_the_limits_of_the_settings_are_those_of_commands_and_file_tools(t
     settings = Settings(
         data=tmp_path, limits={"workspace_mb": 7, "workspace_files": 9}, tools={"enabled": ("shell",)}
     )
-    resources = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
-    storage = make_storage(settings, {}, resources, inline)
-    async with open_tool_set(
-        settings, {}, resources, storage, can=Capabilities(), is_admin=lambda _: False, post=nowhere
-    ) as tool_set:
+    async with opened_tools(settings) as tool_set:
         [quota] = opened
         assert (quota.max_bytes, quota.max_entries) == (7 * MB, 9)
         assert quota is tool_set.writer.quota
