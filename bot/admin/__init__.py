@@ -1,1 +1,1 @@
-"""What an operator uses: the command line, and the status of the running bot."""
+"""What an operator uses: the command line."""

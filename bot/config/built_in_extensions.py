@@ -59,6 +59,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "slack": BuiltIn("transports.slack.extension", keys=("transports.slack",), commands=("manifest",)),
     "discord": BuiltIn("transports.discord.extension", keys=("transports.discord",)),
     "web": BuiltIn("transports.web.extension", keys=("transports.web",), commands=("web",)),
+    "status": BuiltIn("bot.extensions.status.extension", commands=("status", "events")),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
     "voice": BuiltIn("bot.extensions.voice.extension", keys=("transcription",)),
 }

@@ -74,3 +74,24 @@ def lock_holder(data: Path) -> int | None:
         if "FLOCK" in words and words[-3].rpartition(":")[2] == str(lock.st_ino):
             return max(0, int(words[-4]))
     return None
+
+
+def silence(found: NoStatus) -> str:
+    """Return why there is no status, for people."""
+    who = f"process {found.pid}" if found.pid else "some process"
+    match found.state:
+        case "absent":
+            return "not running: nothing serves this data folder"
+        case "mute":
+            return f"{who} holds the data folder and gives no status: it is starting, stopping, or a chat"
+        case "stuck":
+            end = f"; end it with: kill -9 {found.pid}" if found.pid else ""
+            return f"{who} is stuck: it accepts connections but does not answer{end}"
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in its two largest units."""
+    for size, unit, smaller, below in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} {int(seconds % size // smaller)} {below}"
+    return f"{seconds:.0f} s"

@@ -18,7 +18,6 @@ import click
 from bot.admin.cli.extensions import extensions
 from bot.admin.cli.serve import ask, chat, run
 from bot.admin.cli.settings import check, schema
-from bot.admin.cli.status import events, status
 from bot.config.built_in_extensions import BUILT_IN
 from bot.config.network import normalize_proxies
 from bot.host.invocation import Program, find_settings
@@ -126,5 +125,5 @@ async def _serve(settings: Settings, transport: Transport) -> None:
     await serve(with_owner(settings), {}, model=settings.model, make_transports=lambda _: [transport])
 
 
-for command in (chat, ask, run, status, events, check, schema, extensions):
+for command in (chat, ask, run, check, schema, extensions):
     main.add_command(command)

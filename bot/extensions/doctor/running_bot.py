@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.host.checks import Context, Findings
-from bot.host.status_screen import silence, span
+from bot.host.status_client import silence, span
 from bot.ports.status import UP, NoStatus, Status
 from transports.shared.checks import Finding, State
 
@@ -22,7 +22,7 @@ async def check_running_bot(context: Context) -> Findings:
     status = context.running_bot
     if isinstance(status, NoStatus):
         state, meaning, fix = NO_STATUS[status.state]
-        yield Finding("bot", state, silence(status).text, meaning, fix)
+        yield Finding("bot", state, silence(status), meaning, fix)
         return
     yield _running(status)
     for edge in status.transports:

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from bot.admin.status.events import EventFilter, run_events
+from bot.extensions.status.event_reader import EventFilter, run_events
 from bot.guards.redaction import Masker
 from bot.host.status_client import ask
 from bot.observe import event_server

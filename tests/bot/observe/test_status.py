@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from bot.admin.cli import main
-from bot.admin.status.command import code_of, state_of
-from bot.host.status_client import ask, lock_holder
-from bot.host.status_screen import lines, on_terminal, silence, span, through_pipe
+from bot.extensions.status.status_lines import lines, on_terminal, through_pipe
+from bot.extensions.status.status_report import code_of, state_of
+from bot.host.status_client import ask, lock_holder, silence, span
 from bot.observe.http_pages import pages
 from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, CircuitStatus, NoStatus, Spend, Status, TransportStatus
@@ -89,9 +89,9 @@ def test_the_exit_code_says_whether_it_serves(found, state, code):
 
 
 def test_who_does_not_answer_is_named():
-    assert "kill -9 7" in silence(NoStatus("stuck", 7)).text
-    assert "kill" not in silence(NoStatus("stuck")).text
-    assert "process 7" in silence(NoStatus("mute", 7)).text
+    assert "kill -9 7" in silence(NoStatus("stuck", 7))
+    assert "kill" not in silence(NoStatus("stuck"))
+    assert "process 7" in silence(NoStatus("mute", 7))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ async def test_a_bot_of_another_user_is_said_to_be_one_without_a_traceback(tmp_p
     def refused(_):
         raise PermissionError(13, "Permission denied", "status.sock")
 
-    monkeypatch.setattr("bot.admin.status.command.ask", refused)
+    monkeypatch.setattr("bot.extensions.status.status_report.ask", refused)
     result = await status("--data", str(tmp_path))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "status.sock: Permission denied; run this as the bot's user or as root.\n"

@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
-from bot.admin.status import command
 from bot.extensions.postgres.reading import PostgresReader
 from bot.extensions.postgres.store import PostgresStore
+from bot.extensions.status import status_report
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import Status
 from bot.reports.links import linked
@@ -151,9 +151,9 @@ def test_the_status_of_this_machine_is_told_while_the_database_is_away(server, t
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_a_bot_beside_a_database_that_is_away_is_not_ready(tmp_path, monkeypatch, more):
     ready = Status(1, "1", "2026-11-27T10:00:00+00:00", 1.0, True, False, "data", "offline/demo")
-    monkeypatch.setattr(command, "ask", lambda _: ready)
+    monkeypatch.setattr(status_report, "ask", lambda _: ready)
     found = over_postgres(tmp_path, "host=/nowhere dbname=x")("status", *more)
-    assert found.exit_code == command.NOT_READY
+    assert found.exit_code == status_report.NOT_READY
     assert "connection is bad" in found.output
 
 

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from bot.budget.money import usd
+from bot.host.status_client import span
 from bot.host.terminal import MARKS
-from bot.ports.status import UP, CircuitStatus, NoStatus, Spend, Status, TransportStatus
+from bot.ports.status import UP, CircuitStatus, Spend, Status, TransportStatus
 from bot.reports.safe_text import flat
 
 if TYPE_CHECKING:
@@ -128,19 +129,6 @@ def _spend(one: Spend) -> Line:
     return Line("", f"{_usd(one.spent)} {name}{held}, of {_usd(one.limit)}", state, min(1.0, share))
 
 
-def silence(found: NoStatus) -> Line:
-    who = f"process {found.pid}" if found.pid else "some process"
-    match found.state:
-        case "absent":
-            text = "not running: nothing serves this data folder"
-        case "mute":
-            text = f"{who} holds the data folder and gives no status: it is starting, stopping, or a chat"
-        case "stuck":
-            end = f"; end it with: kill -9 {found.pid}" if found.pid else ""
-            text = f"{who} is stuck: it accepts connections but does not answer{end}"
-    return Line("threadfast", text, "fail")
-
-
 def on_terminal(found: list[Line]) -> RenderableType:
     """Return the lines for a terminal of any width."""
     from rich.console import Group
@@ -164,14 +152,6 @@ def on_terminal(found: list[Line]) -> RenderableType:
 def through_pipe(found: list[Line]) -> str:
     width = max(len(line.label) for line in found)
     return "\n".join(f"{line.label:{width}}  {line.text}".rstrip() for line in found)
-
-
-def span(seconds: float) -> str:
-    """Return a length of time in its two largest units."""
-    for size, unit, smaller, below in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit} {int(seconds % size // smaller)} {below}"
-    return f"{seconds:.0f} s"
 
 
 def _ms(seconds: float) -> str:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.config.load import Loaded, secrets_of
+from bot.extensions.status.status_lines import Line, lines, on_terminal, through_pipe, worker_lines
 from bot.guards.redaction import Masker
-from bot.host.status_client import ask
-from bot.host.status_screen import Line, lines, on_terminal, silence, through_pipe, worker_lines
+from bot.host.status_client import ask, silence
 from bot.host.terminal import console, is_terminal
 from bot.ports.status import NoStatus, Status
 from bot.reports.safe_text import flat
@@ -46,7 +46,11 @@ def run_status(
 
     def describe(found: Status | NoStatus) -> list[Line]:
         nonlocal is_away
-        here = [silence(found)] if isinstance(found, NoStatus) else lines(found, mask)
+        here = (
+            [Line("threadfast", silence(found), "fail")]
+            if isinstance(found, NoStatus)
+            else lines(found, mask)
+        )
         rows, why = _ask_workers(workers)
         is_away = rows is None
         unknown = [Line("workers", f"unknown: {why}", "fail")]

@@ -37,7 +37,7 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
 
     Exit code: 0 ready, 3 running but not ready, 4 not running or not answering, 78 the settings cannot be used.
     """
-    from bot.admin.status.command import run_status
+    from bot.extensions.status.status_report import run_status
 
     loaded = load(settings_file, data, only_looks=True)
     try:
@@ -83,7 +83,7 @@ def events(
 
     Exit code: 0 all printed, 1 the bot refuses or has cut off this reader, 4 not running or not answering.
     """
-    from bot.admin.status.events import EventFilter, run_events
+    from bot.extensions.status.event_reader import EventFilter, run_events
 
     loaded = load(settings_file, data, only_looks=True)
     folder = loaded.settings.data

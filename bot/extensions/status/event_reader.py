@@ -23,9 +23,8 @@ from urllib.parse import urlencode
 
 import click
 
-from bot.admin.status.command import NOT_RUNNING
-from bot.host.status_client import WITHIN_S, lock_holder
-from bot.host.status_screen import silence
+from bot.extensions.status.status_report import NOT_RUNNING
+from bot.host.status_client import WITHIN_S, lock_holder, silence
 from bot.ports.status import ABSENT, EVENTS, NoStatus, socket_path
 from bot.reports.safe_text import flat
 
@@ -67,7 +66,7 @@ def run_events(data: Path, wanted: EventFilter, since: int | None, *, follow: bo
             if reader.unread:
                 raise
             if not met:
-                click.echo(silence(_silence(data, error)).text, err=True)
+                click.echo(silence(_silence(data, error)), err=True)
                 return NOT_RUNNING
         else:
             if lost:
