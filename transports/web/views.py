@@ -45,7 +45,6 @@ from bot.page.usage_charts import usage_chart
 from bot.ports.status import Status
 from bot.reports.audit_trail import Filter, describe, read_audit
 from bot.reports.budget_state import budgets
-from bot.reports.circuits import KINDS, Opening, minutes_open, openings
 from bot.reports.dead_letters import dead_letters
 from bot.reports.line_reader import Damage
 from bot.reports.message_story import stories
@@ -53,6 +52,7 @@ from bot.reports.thread import Summary, entries, summary, tools_used, waiting
 from bot.reports.transcript import Transcript, pieces
 from bot.reports.usage import By, Report, period, reports
 from bot.store.reader import Reader
+from transports.web.circuits import KINDS, Opening, minutes_open, openings
 
 ROWS = 200
 """Rows of a table; what is older is a filter away, or on the command line."""
