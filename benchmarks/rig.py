@@ -13,8 +13,8 @@ from typing import TypeVar, TypeVarTuple
 
 import anyio
 
-from bot.admin.cli import COLLECT_AFTER
 from bot.agent.prompt.instructions import system_prompt
+from bot.cli import COLLECT_AFTER
 from bot.extensions.files.read import ListFiles, ReadFile
 from bot.ports.model import Completion, Request, Usage
 from bot.wiring.app import DISK_THREADS, utc_now

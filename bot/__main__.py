@@ -1,6 +1,6 @@
 """``python -m bot`` and ``python -m threadfast`` are ``threadfast``."""
 
-from bot.admin.cli import main
+from bot.cli import main
 
 if __name__ == "__main__":
     main(prog_name="threadfast")

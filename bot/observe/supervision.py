@@ -28,7 +28,7 @@ COLLECT_EVERY_S = 60.0
 """Seconds between two collections of young objects.
 
 The SDKs leave some 30 objects in cycles for each message. The collector's own threshold lets 50,000 of them wait, see
-`bot.admin.cli.COLLECT_AFTER`: on a bot with little to do that is 10 MB which nobody uses.
+`bot.cli.COLLECT_AFTER`: on a bot with little to do that is 10 MB which nobody uses.
 """
 
 

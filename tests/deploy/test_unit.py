@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.config.load import load
 from bot.config.settings import Settings
 from bot.extensions.shell.sandbox.profile import Limits

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.config.extensions import settings_model
 from bot.extensions.metrics.metrics import Metrics
 from docs.generate.settings_page import settings_in

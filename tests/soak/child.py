@@ -81,7 +81,7 @@ def main() -> None:
     )  # a soak that is killed leaves no bot behind
     signal.signal(signal.SIGUSR1, Probe(Path(sys.argv[1])))
     sys.argv[1:2] = []
-    from bot.admin.cli import main as threadfast  # noqa: PLC0415 - who asks too early must not end it
+    from bot.cli import main as threadfast  # noqa: PLC0415 - who asks too early must not end it
 
     threadfast()
 

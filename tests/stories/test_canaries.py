@@ -647,7 +647,7 @@ import bot.wiring.chat
 async def breaks(*_, **__):
     raise RuntimeError("no key " + __import__("os").environ["PROVIDER"])
 bot.wiring.chat.serve = breaks
-from bot.admin.cli import main
+from bot.cli import main
 sys.argv = ["threadfast", "chat"]
 main()
 """

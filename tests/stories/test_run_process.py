@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 AGAIN = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 SALES = {"kind": "slack", "bot_token": "env:SALES_BOT", "app_token": "env:SALES_APP"}
-CODE = "from bot.admin.cli import main; main()"
+CODE = "from bot.cli import main; main()"
 
 
 @pytest.fixture

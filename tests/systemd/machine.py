@@ -36,7 +36,7 @@ if "-r" not in sys.argv:
         shutil.copytree(pathlib.Path(sys.argv[-1], name), packages / name)
         compileall.compile_dir(packages / name, quiet=1)
     program = binary / "threadfast"
-    program.write_text(f"#!{sys.executable}\\nfrom bot.admin.cli import main\\nmain()\\n")
+    program.write_text(f"#!{sys.executable}\\nfrom bot.cli import main\\nmain()\\n")
     program.chmod(0o755)
 """
 INJECTED = """import signal, time

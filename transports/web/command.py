@@ -26,7 +26,7 @@ def web(
     ctx: click.Context, port: int | None, opens: bool | None, settings_file: Path | None, data: Path | None
 ) -> None:
     """Talk to the bot in the browser. It prints a link that works once."""
-    from bot.admin.cli.serve import await_reload, serve_process
+    from bot.cli.serve import await_reload, serve_process
 
     if not ctx.invoked_subcommand:
         await_reload()

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 from click.testing import CliRunner
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.config import extensions
 from bot.config.built_in_extensions import BUILT_IN
 from bot.config.extensions import installed

@@ -166,7 +166,7 @@ async def until(true):
 async def process(path, slack, **more):
     env = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     env |= more | KEYS | {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": slack.app_token}
-    command = [sys.executable, "-c", "from bot.admin.cli import main; main()", "run", "--settings", str(path)]
+    command = [sys.executable, "-c", "from bot.cli import main; main()", "run", "--settings", str(path)]
     async with await anyio.open_process(
         command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as running:

@@ -14,7 +14,7 @@ from anyio import to_thread
 from click.testing import CliRunner
 from rich.console import Console
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.extensions.status.status_lines import lines, on_terminal, through_pipe
 from bot.extensions.status.status_report import code_of, state_of
 from bot.host.status_client import ask, lock_holder, silence, span

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.store.data_version import version_of
 from bot.store.layout import DATA_VERSION, kind_of
 from tests.bot.store.old_data import ANSWERED, ASKED, BEGAN, CUT, SETTINGS, TickingClock, make

@@ -16,7 +16,7 @@ from bot.observe.audit import AuditRecord
 from bot.observe.event_stream import EventStream
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
 from bot.reports.files import FileReader
-from tests.bot.admin.cli.data_folders import exchange, write_audit, write_thread
+from tests.bot.cli.data_folders import exchange, write_audit, write_thread
 from transports.web.views import Views
 
 pytestmark = pytest.mark.anyio

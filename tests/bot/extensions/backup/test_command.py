@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bot.extensions.backup import snapshot
-from tests.bot.admin.cli.data_folders import exchange, threadfast, write_thread
+from tests.bot.cli.data_folders import exchange, threadfast, write_thread
 
 
 def test_a_typo_in_the_settings_keeps_nobody_from_a_backup_but_from_a_restore(tmp_path):

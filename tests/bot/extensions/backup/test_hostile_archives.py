@@ -14,7 +14,7 @@ from bot.extensions.backup.archive import ABOUT, CONTENTS, BackupDamaged, verify
 from bot.extensions.backup.restore import RestoreRefused
 from bot.extensions.backup.snapshot import DEEPEST, back_up, size_of
 from bot.store.data_version import prepare
-from tests.bot.admin.cli.data_folders import nested_folders
+from tests.bot.cli.data_folders import nested_folders
 from tests.bot.extensions.backup.archives import now, put_back, tree
 from threads.errors import NewerSchema
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import bot.extensions.doctor.checks as module
-from bot.admin.cli import main
+from bot.cli import main
 from bot.config.extensions import settings_model
 from bot.config.settings import Budget
 from bot.extensions.doctor.checks import run_checks

@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.extensions.playbooks.folder import examples
 
 

@@ -31,7 +31,7 @@ STAGES = {name: parse_playbook(file, examples()[file]).stages for name, file in 
 DYING = """
 import os, signal
 from bot.extensions.playbooks.runs import Runs
-from bot.admin.cli import main
+from bot.cli import main
 
 save, dies = Runs.save, os.environ["DIES"]
 

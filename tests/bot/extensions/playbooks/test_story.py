@@ -14,7 +14,7 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.extensions.playbooks.runs import Runs
 from bot.schedules.store import Schedules
 from tests.fakes import anthropic as a

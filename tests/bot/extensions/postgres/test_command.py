@@ -14,8 +14,8 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from bot.admin.cli import main
 from bot.budget.budgets import Call, Reserve, record_adapter
+from bot.cli import main
 from bot.extensions.postgres import move_store as migrate
 from bot.extensions.postgres.migrations import migrate as make_tables
 from bot.extensions.postgres.moving import Unmovable

@@ -14,7 +14,7 @@ import anyio
 import psycopg
 import pytest
 
-from bot.admin.cli.serve import serve_process
+from bot.cli.serve import serve_process
 from bot.config.load import Loaded
 from bot.config.settings import Settings
 from bot.extensions.postgres import context

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.extensions.postgres.reading import PostgresReader
 from bot.extensions.postgres.store import PostgresStore
 from bot.extensions.status import status_report

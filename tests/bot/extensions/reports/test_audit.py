@@ -10,15 +10,16 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
-from bot.admin.cli import main
 from bot.budget.budgets import Call, Commit
+from bot.cli import main
 from bot.extensions.reports.tables import Column, print_table
 from bot.observe.audit import AuditRecord
 from bot.ports.model import Usage
 from bot.reports import audit_trail
 from bot.reports.files import FileReader
 from bot.reports.line_reader import Damage
-from tests.bot.admin.cli.data_folders import (
+from tests.bot.budget.ledgers import Time
+from tests.bot.cli.data_folders import (
     document,
     exchange,
     threadfast,
@@ -26,7 +27,6 @@ from tests.bot.admin.cli.data_folders import (
     write_records,
     write_thread,
 )
-from tests.bot.budget.ledgers import Time
 from tests.bot.extensions.reports.test_usage_command import spend
 from threads.journal.records import Received, record_adapter
 from threads.model import Author

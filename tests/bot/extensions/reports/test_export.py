@@ -1,6 +1,6 @@
 """Exports are one file each that needs nothing else."""
 
-from tests.bot.admin.cli.data_folders import exchange, threadfast, write_thread
+from tests.bot.cli.data_folders import exchange, threadfast, write_thread
 
 FORBIDDEN = ("<script", "http://", "https://", 'src="/', 'href="/')
 

@@ -8,7 +8,7 @@ import pytest
 
 from bot.reports import files
 from bot.reports import thread as telling
-from tests.bot.admin.cli.data_folders import at, document, exchange, threadfast, write_records, write_thread
+from tests.bot.cli.data_folders import at, document, exchange, threadfast, write_records, write_thread
 from threads.log import LogEntry, entry_adapter
 from threads.model import Message, Text, ThreadId, ToolCall, ToolResult
 from threads.store.context import Line, line_adapter

@@ -4,7 +4,7 @@ import re
 
 from click.testing import CliRunner
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.ports.errors import ModelUnavailable
 from bot.reports.files import FileReader
 from bot.reports.line_reader import Damage

@@ -10,8 +10,8 @@ from bot.extensions.reports import usage as usage_report
 from bot.ports.model import Usage
 from bot.reports.files import FileReader
 from bot.reports.usage import report as read_report
-from tests.bot.admin.cli.data_folders import document, threadfast, write_records
 from tests.bot.budget.ledgers import Time, inline
+from tests.bot.cli.data_folders import document, threadfast, write_records
 from threads.store.disk import PosixDisk
 
 OPUS, DEMO = "anthropic/claude-opus-5-5", "offline/demo"

@@ -8,7 +8,8 @@ from bot.budget.budgets import Call, Commit, Reserve
 from bot.observe.audit import AuditRecord
 from bot.ports.model import Usage
 from bot.reports import message_story
-from tests.bot.admin.cli.data_folders import (
+from tests.bot.budget.ledgers import Time
+from tests.bot.cli.data_folders import (
     DAY,
     at,
     document,
@@ -18,7 +19,6 @@ from tests.bot.admin.cli.data_folders import (
     write_records,
     write_thread,
 )
-from tests.bot.budget.ledgers import Time
 from tests.bot.extensions.reports.test_usage_command import spend
 from tests.fakes import anthropic as a
 from tests.serving import anthropic, serving

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.extensions.setup import dialog, models
 from transports.slack import setup as slack_setup
 

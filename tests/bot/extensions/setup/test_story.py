@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import anyio.to_thread
 import pytest
 
-from tests.bot.admin.window import BOT, Window
+from tests.bot.cli.window import BOT, Window
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
 
 WITHIN_S = 30

@@ -6,7 +6,7 @@ import os
 import pytest
 from click.testing import CliRunner
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.config.load import check_used, load
 from bot.extensions.doctor.run import DoctorOptions, run_doctor
 from bot.ports.config_error import ConfigInvalid

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bot.admin.cli import main
-from tests.bot.admin.cli.data_folders import (
+from bot.cli import main
+from tests.bot.cli.data_folders import (
     threadfast,
 )
 
@@ -114,7 +114,7 @@ def test_a_model_that_is_found_at_the_start_is_not_told_as_the_default(tmp_path,
 def test_the_example_of_the_documents_runs_without_a_key(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    page = (Path(__file__).parents[4] / "docs" / "operations.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
     example, *_ = [block for block in re.findall("```json\n(.*?)```", page, re.DOTALL) if '"scopes"' in block]
     (tmp_path / "settings.json").write_text(example)
     result = CliRunner().invoke(main, ["check", "--for", "slack:T1:C1", "--person", "U3"])

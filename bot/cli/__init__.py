@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from bot.admin.cli.extensions import extensions
-from bot.admin.cli.serve import ask, chat, run
-from bot.admin.cli.settings import check, schema
+from bot.cli.extensions import extensions
+from bot.cli.serve import ask, chat, run
+from bot.cli.settings import check, schema
 from bot.config.built_in_extensions import BUILT_IN
 from bot.config.network import normalize_proxies
 from bot.host.invocation import Program, find_settings

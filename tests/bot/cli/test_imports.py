@@ -34,7 +34,7 @@ HEAVY = {
 def test_a_command_that_only_looks_brings_no_sdk_and_no_bot(tmp_path, command):
     (tmp_path / "settings.json").write_text('{"model": "offline/demo"}')
     code = (
-        "import atexit, sys\nfrom bot.admin.cli import main\n"
+        "import atexit, sys\nfrom bot.cli import main\n"
         f"atexit.register(lambda: print(sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr))\n"
         f"sys.argv = ['threadfast', *{command!r}]\n"
         "main()"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 60
-BOT = [sys.executable, "-c", "from bot.admin.cli import main; main()"]
+BOT = [sys.executable, "-c", "from bot.cli import main; main()"]
 NEEDED = termios.ICANON | termios.ECHO | termios.ISIG
 
 

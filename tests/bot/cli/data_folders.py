@@ -9,7 +9,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 from pydantic import TypeAdapter
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.observe.audit import AuditRecord
 from bot.observe.audit import record_adapter as audit_adapter
 from threads.log import LogEntry, entry_adapter

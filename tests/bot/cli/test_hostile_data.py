@@ -15,11 +15,11 @@ import pytest
 from bot.reports.workspace_files import files_of
 from bot.store.data_version import READ_AT_THE_START
 from bot.store.layout import KINDS, Step
-from tests.bot.admin.cli.data_folders import nested_folders
+from tests.bot.cli.data_folders import nested_folders
 from tests.serving import serving
 from threads.errors import NewerSchema
 
-OLD = Path(__file__).parents[2] / "store" / "old-data-v1"
+OLD = Path(__file__).parents[1] / "store" / "old-data-v1"
 EXAMPLES = {
     "*-commands.json": "discord-commands.json",
     "*-marks.json": "slack-marks.json",
@@ -27,7 +27,7 @@ EXAMPLES = {
 }
 READ = [kind.pattern for kind in KINDS if kind.schema and kind.step in READ_AT_THE_START]
 FILES = [EXAMPLES.get(pattern, pattern) for pattern in READ]
-CODE = "from bot.admin.cli import main; main()"
+CODE = "from bot.cli import main; main()"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bot.admin.cli import main
+from bot.cli import main
 from bot.host.invocation import find_settings
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bot.admin.window import BOT, ROOT, Window
+from tests.bot.cli.window import BOT, ROOT, Window
 
 
 @pytest.fixture

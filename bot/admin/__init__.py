@@ -1,1 +1,0 @@
-"""What an operator uses: the command line."""
