@@ -72,6 +72,13 @@ def _needs_missing(path: Path) -> bool:
     return any(map(_needs_missing, (one for one in paths if one.is_relative_to(TESTS) and one.exists())))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what is marked to need an extension that is not here, or all of them."""
+    for mark in item.iter_markers("needs"):
+        if any(BUILT_IN[name] in MISSING for name in mark.args or BUILT_IN):
+            pytest.skip("an extension is not here")
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"

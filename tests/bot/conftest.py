@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.postgres import Server
-
 
 @pytest.fixture(scope="session")
 def server():
+    pytest.importorskip("bot.extensions.postgres")
+    from tests.fakes.postgres import Server
+
     with Server() as server:
         yield server
 

@@ -1,7 +1,7 @@
 import pytest
 
+from bot.config.built_in_extensions import BUILT_IN
 from tests.transports.bot import PROXIES
-from tests.transports.chats import chat_of
 
 
 @pytest.fixture
@@ -12,6 +12,8 @@ def anyio_backend():
 @pytest.fixture(params=["slack", "discord"])
 async def chat(request):
     """A platform's fake and what people see in it; "web" is a third one."""
+    from tests.transports.chats import chat_of
+
     async with chat_of(request.param) as chat:
         yield chat
 
@@ -26,4 +28,5 @@ def no_proxy(monkeypatch):
 @pytest.fixture(autouse=True)
 def guilds_come_at_once(monkeypatch):
     """The library waits 2 s after the last guild for another one; the fake tells them all at once."""
-    monkeypatch.setattr("transports.discord.api.gateway_link.GUILDS_S", 0.1)
+    if BUILT_IN["discord"].is_here:
+        monkeypatch.setattr("transports.discord.api.gateway_link.GUILDS_S", 0.1)

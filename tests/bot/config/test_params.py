@@ -105,6 +105,7 @@ def test_what_the_bot_sends_itself_is_refused_for_every_kind(kind):
         assert len(list(param_faults("p", kind, {name: "x"}, priced=True))) == 1
 
 
+@pytest.mark.needs("openai")
 def test_a_dearer_value_needs_the_price_of_its_model():
     model = {"models": {"openai/gpt-x": {"params": {"service_tier": "priority"}}}}
     assert "give the price of that model in prices" in faults_of(model)[0]
@@ -113,6 +114,7 @@ def test_a_dearer_value_needs_the_price_of_its_model():
     assert faults_of(elsewhere)[0].startswith("providers.openai.params.service_tier: priority costs more")
 
 
+@pytest.mark.needs("openai")
 def test_the_name_of_a_provider_decides_what_it_knows():
     params = {"top_k": 5}
     [fault] = faults_of({"models": {"anthropic/claude-x": {"params": params}}})

@@ -22,6 +22,8 @@ from bot.llm.detect_model import (
 from tests.fakes.http import FakeHttp, Reply
 from tests.patience import WITHIN_S
 
+pytestmark = pytest.mark.needs("openai")
+
 OWN = {"models": [], "version": "1", "default_generation_settings": {}}
 """What the servers' own APIs say, in one."""
 

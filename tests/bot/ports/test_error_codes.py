@@ -41,6 +41,7 @@ def raised() -> set[str]:
     return codes | {leaf.code for leaf in leaves() if leaf.__name__ in made}
 
 
+@pytest.mark.needs
 def test_every_code_is_raised_somewhere(raised):
     assert {leaf.code for leaf in leaves()} - raised <= {"internal"}, "such a code tells nobody anything"
     assert BotError.code == "internal", "what has no name of its own"
@@ -61,6 +62,7 @@ def test_one_function_says_everywhere_whether_there_is_a_way_on():
     assert not report(ToolDenied("no"), "", datetime.now(UTC)).recoverable
 
 
+@pytest.mark.needs
 @pytest.mark.parametrize(
     "table",
     [
