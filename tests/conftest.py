@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from bot.config.built_in_extensions import BUILT_IN
+from bot.config.settings import built_in_providers
 
 # How long an example takes is the machine's business. The same code gets the same examples; `make slow` draws others,
 # and twice as many.
@@ -36,14 +37,15 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("others")
 
 
+PROVIDERS = [(name, one.kind) for name, one in built_in_providers().items()] + [("openai-compatible",) * 2]
 MISSING = [one for one in BUILT_IN.values() if not one.is_here]
 """The extensions whose folder was deleted."""
 CALL = r'(\(|(?<![\w\])])\[|"-m", "bot", |BOT, )"{}"'
-NEEDS = [
-    words for one in MISSING for words in (rf"{one.package}(\.| import)", *map(CALL.format, one.commands))
-]
+NEEDS = [rf"{one.package}(\.| import)" for one in MISSING]
+NEEDS += [CALL.format(command) for one in MISSING for command in one.commands]
+NEEDS += [f'"{name}[/"]' for name, kind in PROVIDERS if any(kind in one.models for one in MISSING)]
 NEEDS += ["list_files", "read_file"] * (not BUILT_IN["files"].is_here)
-"""What a test module has that needs one of them: an import, a call of a command, or a tool."""
+"""What a test module has that needs one of them: an import, a call of a command, a model, or a tool."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

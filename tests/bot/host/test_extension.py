@@ -85,6 +85,7 @@ def written(tmp_path):
     return write
 
 
+@pytest.mark.needs
 def test_the_table_has_the_keys_that_each_extension_brings():
     for name, extension in installed().extensions.items():
         transports = (f"transports.{kind}" for kind in extension.transports)
@@ -132,6 +133,7 @@ def test_a_name_that_no_package_brings_is_a_fault(written):
         load(written(extensions={"wether": {}}), environ={})
 
 
+@pytest.mark.needs
 def test_the_list_says_where_each_comes_from_and_what_it_brings(install, written):
     install("weather", WEATHER)
     path = written(extensions={"weather": {}})
