@@ -43,6 +43,7 @@ NEEDS = [
     words for one in MISSING for words in (rf"{one.package}(\.| import)", *map(CALL.format, one.commands))
 ]
 NEEDS += ["list_files", "read_file"] * (not BUILT_IN["files"].is_here)
+NEEDS += ["load_skill"] * (not BUILT_IN["skills"].is_here)
 """What a test module has that needs one of them: an import, a call of a command, or a tool."""
 
 
