@@ -44,7 +44,8 @@ CALL = r'(\(|(?<![\w\])])\[|"-m", "bot", |BOT, )"{}"'
 NEEDS = [rf"{one.package}(\.| import)" for one in MISSING]
 NEEDS += [CALL.format(command) for one in MISSING for command in one.commands]
 NEEDS += [f'"{name}[/"]' for name, kind in PROVIDERS if any(kind in one.models for one in MISSING)]
-NEEDS += ["list_files", "read_file"] * (not BUILT_IN["files"].is_here)
+TOOLS = {"files": ("list_files", "read_file"), "skills": ("load_skill",)}
+NEEDS += [tool for name, tools in TOOLS.items() if not BUILT_IN[name].is_here for tool in tools]
 """What a test module has that needs one of them: an import, a call of a command, a model, or a tool."""
 
 
@@ -58,7 +59,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     path = collection_path.relative_to(TESTS).as_posix()
     if path.replace("/", ".") in [one.package for one in MISSING]:
         return True
-    needs = MISSING and collection_path.suffix == ".py" and _needs_missing(collection_path)
+    source = collection_path if collection_path.is_file() else collection_path / "conftest.py"
+    needs = MISSING and path != "." and source.suffix == ".py" and source.exists() and _needs_missing(source)
     return True if needs or (config.getoption("quick") and path in NOT_QUICK) else None
 
 

@@ -56,6 +56,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "schedule": BuiltIn("bot.extensions.schedule.extension", tools=("schedule",)),
     "setup": BuiltIn("bot.extensions.setup.extension", commands=("init",)),
     "shell": BuiltIn("bot.extensions.shell.extension", keys=("tools.sandbox",), tools=("shell",)),
+    "skills": BuiltIn("bot.extensions.skills.extension", tools=("skills",)),
     "slack": BuiltIn("transports.slack.extension", keys=("transports.slack",), commands=("manifest",)),
     "discord": BuiltIn("transports.discord.extension", keys=("transports.discord",)),
     "web": BuiltIn("transports.web.extension", keys=("transports.web",), commands=("web",)),

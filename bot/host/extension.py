@@ -7,17 +7,15 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | it brings                     | by                                   | used by                                |
 |-------------------------------|--------------------------------------|----------------------------------------|
 | its part of settings.json     | ``settings``                         | `check`, every start, `schema`         |
-| a command in threads          | ``thread_commands``, `Running`       | people in a thread                     |
+| a command, turns in threads   | ``thread_commands``, `Running`       | people in a thread                     |
 | a chat platform               | ``transports``                       | `run`, `init`, `doctor`, `check`       |
 | models                        | ``models``                           | `providers.NAME.kind`                  |
 | tools                         | `Running.tools`, `Host.offer`        | the model, under the policy of tools   |
+| text for the system prompt    | `Running.instructions`               | each turn                              |
 | text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
-| what a file says              | ``documents``                        | each turn with files, tools            |
-| what a file says, by a model  | `Running.to_text`, `PlaceModels`     | each turn with files                   |
+| what a file says              | ``documents``, `Running.to_text`     | each turn with files, tools            |
 | a sink of turn events, pages  | ``observers``                        | a running bot, the port of its health  |
-| turns of its command          | `Running.turns`                      | people in a thread                     |
-| what does not work now        | `Running.troubles`, `Running.off`    | status, health, `/status`              |
-| what status says of it        | `Running.facts`                      | status, the page                       |
+| what status says of it        | `Running.facts`, `.troubles`, `.off` | status, health, `/status`, the page    |
 | work in the background        | ``open``: the block around the bot   | a running bot                          |
 | commands, JSON Schemas        | ``commands``, a row in `BUILT_IN`    | the command line, `threadfast schema`  |
 | a store for many workers      | ``stores``                           | a bot, and all commands that look      |
@@ -54,6 +52,7 @@ if TYPE_CHECKING:
     from bot.host.checks import Check, Context, Findings
     from bot.host.setup import PlatformSetup
     from bot.host.storage import Resources, Storage
+    from bot.observe.audit import Note
     from bot.observe.event_stream import EventStream
     from bot.observe.turn_events import Sink as Observer
     from bot.ports.status import Status
@@ -91,12 +90,12 @@ class Host:
     """What a running bot gives an extension.
 
     ``offload`` runs short blocking jobs that people wait for, ``work`` longer ones of tools. ``states`` keeps small
-    values over a restart, ``workspace`` returns the folder of a thread. ``writer`` stores files within the quota.
-    ``post`` posts to any channel that is served, or raises `threads.errors.PostFailed`. ``can`` is what one of the
-    transports can do with files. ``learn`` masks more secrets from now on. ``web_fetch`` is None where that tool is
-    off. ``enabled`` has the names in `tools.enabled`, of everybody or of a scope. ``offer`` replaces the tools of one
-    group, from the next turn on. ``is_admin`` takes the id of a person. ``schedules`` send messages later, ``ledger``
-    counts what calls cost, and ``keep_workspace`` makes the files of a thread as durable as its conversation.
+    values over a restart, ``workspace`` returns a thread's folder. ``writer`` stores files within the quota. ``post``
+    posts to any channel that is served, or raises `threads.errors.PostFailed`. ``can`` is what one of the transports
+    can do with files. ``learn`` masks more secrets from now on. ``web_fetch`` is None where that tool is off.
+    ``enabled`` has the names in `tools.enabled`, of everybody or a scope. ``offer`` replaces the tools of one group,
+    from the next turn on. ``is_admin`` takes the id of a person. ``schedules`` send messages later, ``ledger`` counts
+    what calls cost, ``note`` audits. ``keep_workspace`` makes a thread's files as durable as its conversation.
     """
 
     settings: Settings
@@ -121,6 +120,7 @@ class Host:
     schedules: Schedules
     ledger: SpendingLedger
     keep_workspace: Callable[[ThreadId], Awaitable[None]]
+    note: Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +166,9 @@ class Running:
     such a command is about a thread, and its ``is_turn`` does not count.
 
     ``prepare`` runs before a turn; text that it returns is the whole answer. ``extend`` adds to a person's message
-    before the model sees it. ``to_text`` returns a file that came with a message with its text, or as it is.
-    ``receiving`` wraps the sink of all events. ``sign_in`` returns how the asker of a call signs in, by the group of
-    the tool.
+    before the model sees it. ``instructions`` return text for the system prompt of those who have the tools of a
+    group. ``to_text`` returns a file that came with a message with its text, or as it is. ``receiving`` wraps the
+    sink of all events. ``sign_in`` returns how the asker of a call signs in, by the group of the tool.
     """
 
     tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
@@ -177,6 +177,7 @@ class Running:
     obey: Mapping[str, Callable[[str, Incoming], Awaitable[str]]] = field(default_factory=dict)
     turns: Mapping[str, OwnTurns] = field(default_factory=dict)
     troubles: Callable[[], str] = lambda: ""
+    instructions: Mapping[str, Callable[[], Awaitable[str]]] = field(default_factory=dict)
     prepare: Callable[[Turn], Awaitable[str]] | None = None
     extend: Callable[[Incoming, Message], Awaitable[Message]] | None = None
     to_text: Callable[[Turn, File, PlaceModels], Awaitable[File]] | None = None

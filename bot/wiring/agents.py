@@ -76,7 +76,7 @@ class Agents:
         if key not in self._agents:
             self._agents[key] = self._make(effective, tools)
         settings = effective.settings
-        system = await self.instructions.prompt(settings.system, skills="skills" in settings.tools.enabled)
+        system = await self.instructions.prompt(settings.system, settings.tools.enabled)
         return replace(self._agents[key], system=system)
 
     def check(self, settings: Settings) -> None:

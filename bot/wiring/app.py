@@ -147,7 +147,7 @@ async def serve(
                 current,
                 models,
                 tool_set,
-                Instructions(resources.disk, settings.data, settings.name, tool_set.skills, offload),
+                Instructions(resources.disk, settings.data, settings.name, tool_set.instructions, offload),
                 store,
                 storage.ledger,
                 partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets)),

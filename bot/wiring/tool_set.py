@@ -18,8 +18,8 @@ import anyio
 from anyio.abc import TaskStatus
 from cachetools import LRUCache
 
+from bot.agent.prompt.instructions import Texts
 from bot.agent.prompt.memory import Memory
-from bot.agent.prompt.skills import Skills
 from bot.config.extensions import installed_for
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import Settings, Tools
@@ -45,7 +45,6 @@ from bot.tools.gate import Toolbox
 from bot.tools.memory import Recall, Remember
 from bot.tools.questions import DurableQuestions, QuestionsFile
 from bot.tools.recovery import Recovery, SignIn
-from bot.tools.skills import LoadSkill
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import WebFetch
 from bot.wiring.instrumentation import ObservedPermits, ObservedTool
@@ -102,7 +101,6 @@ class ToolSet:
     off: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
     schedules: Schedules = field(init=False)
-    skills: Skills | None = None
     running: list[Running] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     approvals: Approvals = field(init=False)
@@ -167,6 +165,11 @@ class ToolSet:
         """Return the turns that extensions answer themselves, by the command."""
         return {name: own for one in self.running for name, own in one.turns.items()}
 
+    @property
+    def instructions(self) -> Texts:
+        """Return what extensions have for the system prompt, by the group of their tools."""
+        return {group: text for one in self.running for group, text in one.instructions.items()}
+
     def unfinished(self, pending: PendingMessage) -> Unfinished | None:
         """Return how far an extension came in the turn of a message, or None."""
         return next(filter(None, (own.unfinished(pending) for own in self.own_turns.values())), None)
@@ -210,8 +213,7 @@ class ToolSet:
     def troubles(self) -> list[str]:
         """Return a sentence for each tool that cannot work here."""
         theirs = (one.troubles() for one in self.running)
-        skills = "; ".join(self.skills.problems) if self.skills else ""
-        return [*filter(None, [*self.off.values(), skills, *theirs])]
+        return [*filter(None, [*self.off.values(), *theirs])]
 
 
 @asynccontextmanager
@@ -240,7 +242,7 @@ async def open_tool_set(
     tool_set = ToolSet(read_by[-1](work), audit, writer, mask, resources.observing, enabled=enabled)
     egress = Egress(settings.tools.private_hosts)
     fetch = WebFetch(HttpClient(egress, work, agent=settings.name), tool_set.documents)
-    await _open_schedules(tool_set, settings, resources, storage.states)
+    tool_set.schedules = await _open_schedules(settings, resources, storage.states)
     host = Host(
         settings,
         environ,
@@ -264,17 +266,32 @@ async def open_tool_set(
         schedules=tool_set.schedules,
         ledger=storage.ledger,
         keep_workspace=storage.store.keep_workspace,
+        note=audit.note,
     )
     async with _open_extensions(tool_set, host):
         if "memory" in enabled:
             tool_set.memory = Memory(storage.memory, now=resources.now, is_admin=is_admin)
             tool_set.add("memory", Remember(tool_set.memory, resources.mask), Recall(tool_set.memory))
-        if "skills" in enabled:
-            await _skills(tool_set, settings, resources)
         if host.web_fetch:
             tool_set.add("web_fetch", host.web_fetch)
-        tool_set.approvals = await _approvals(tool_set, host, is_admin)
-        tool_set.questions = await _questions(tool_set, host, is_admin)
+        tool_set.approvals = Approvals(
+            policy_of(settings.tools),
+            await storage.states.open("approvals", ApprovalsFile()),
+            offload=resources.offload,
+            now=resources.now,
+            is_admin=is_admin,
+            note=audit.note,
+            mask=mask,
+            expires_s=settings.tools.approval_expires_s,
+        )
+        tool_set.questions = DurableQuestions(
+            await storage.states.open("questions", QuestionsFile()),
+            now=resources.now,
+            is_admin=is_admin,
+            note=audit.note,
+            mask=mask,
+            expires_s=settings.tools.approval_expires_s,
+        )
         if "ask_person" in enabled:
             tool_set.add("ask_person", AskPerson(tool_set.questions))
         yield tool_set
@@ -320,11 +337,8 @@ async def _serve_extension(
     except (ConfigInvalid, NewerSchema):
         raise  # a person has to act
     except Exception as error:  # a fault of one extension leaves the others
-        if (
-            not is_open
-            and isinstance(error, OSError)
-            and host.settings.data in Path(str(error.filename)).parents
-        ):
+        is_ours = isinstance(error, OSError) and host.settings.data in Path(str(error.filename)).parents
+        if is_ours and not is_open:
             raise  # one of our files that cannot be read: to go on would be to forget what it says
         log.exception("extension.failed: %s", name)
         how = "it has failed" if is_open else "it could not be opened"
@@ -338,52 +352,11 @@ def _learn(mask: Masker, secrets: Collection[str]) -> None:
     mask_in_logs(secrets)
 
 
-async def _approvals(tool_set: ToolSet, host: Host, is_admin: Callable[[str], bool]) -> Approvals:
-    return Approvals(
-        policy_of(host.settings.tools),
-        await host.states.open("approvals", ApprovalsFile()),
-        offload=host.offload,
-        now=host.now,
-        is_admin=is_admin,
-        note=tool_set.audit.note,
-        mask=host.mask,
-        expires_s=host.settings.tools.approval_expires_s,
-    )
-
-
-async def _questions(tool_set: ToolSet, host: Host, is_admin: Callable[[str], bool]) -> DurableQuestions:
-    return DurableQuestions(
-        await host.states.open("questions", QuestionsFile()),
-        now=host.now,
-        is_admin=is_admin,
-        note=tool_set.audit.note,
-        mask=host.mask,
-        expires_s=host.settings.tools.approval_expires_s,
-    )
-
-
-async def _skills(tool_set: ToolSet, settings: Settings, resources: Resources) -> None:
-    tool_set.skills = skills = Skills(settings.data / "skills", settings.skills)
-    await resources.offload(skills.scan)
-    # Even without skills: one may be added later.
-    tool_set.add("skills", LoadSkill(skills, resources.work, partial(_loaded, tool_set.audit)))
-
-
-async def _loaded(audit: Audit, context: ToolContext, name: str, digest: str) -> None:
-    try:
-        details = {"skill": name, "sha256": digest}
-        await audit.note("skill", context.thread, context.message_id, context.asker.id, details)
-    except StoreUnavailable as error:
-        log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
-
-
-async def _open_schedules(
-    tool_set: ToolSet, settings: Settings, resources: Resources, states: States
-) -> None:
+async def _open_schedules(settings: Settings, resources: Resources, states: States) -> Schedules:
     from bot.schedules.store import ScheduleLimits, Schedules, SchedulesFile  # noqa: PLC0415 - slow to import
 
     given = settings.schedule
     bounds = ScheduleLimits(given.max_per_thread, given.max_per_user)
-    state = await states.open("schedules", SchedulesFile())
-    tool_set.schedules = Schedules(state, resources.now, bounds)
-    await resources.offload(tool_set.schedules.read_zones)
+    schedules = Schedules(await states.open("schedules", SchedulesFile()), resources.now, bounds)
+    await resources.offload(schedules.read_zones)
+    return schedules

@@ -26,7 +26,10 @@ IMPORTS = {  # what is imported and done; the libraries that it does without
         "bot.extensions.anthropic.messages, bot.extensions.openai.chat, bot.llm.classify, bot.llm.adapters.http_client",
         {"anthropic", "openai", "httpx2"},
     ),
-    "who has no skills reads no YAML": ("bot.tools.skills, bot.agent.prompt.skills", {"yaml"}),
+    "who has no skills reads no YAML": (
+        "bot.extensions.skills.extension, bot.extensions.skills.tool",
+        {"yaml"},
+    ),
     "a browser is looked for without playwright": (
         "bot.extensions.browser.session, bot.extensions.browser.tool, bot.extensions.browser.launch as launch; launch.unavailable()",
         {"playwright"},

@@ -138,7 +138,7 @@ class SimTools:
 
 
 class SimInstructions:
-    async def prompt(self, _: str = "", *, skills: bool = True) -> str:
+    async def prompt(self, _: str = "", groups: Collection[str] = ()) -> str:
         return "You are kind."
 
 

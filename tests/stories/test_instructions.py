@@ -1,4 +1,4 @@
-"""IDENTITY.md, skills and MEMORY.md are read fresh: a change counts with the next message, without a restart."""
+"""IDENTITY.md and MEMORY.md are read fresh: a change counts with the next message, without a restart."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from threads.store.disk import PosixDisk
 
 pytestmark = pytest.mark.anyio
 
-ENABLED = {"tools": {"enabled": ["memory", "skills"]}}
-
 
 def settings(fake):
     return {
         "model": "anthropic/claude-x",
         "providers": anthropic(fake.base_url),
-        **ENABLED,
+        "tools": {"enabled": ["memory"]},
         "budget": {"mode": "soft"},
     }
 
@@ -47,13 +45,6 @@ def said_in(seen):
     return [block.get("text", "") for block in seen.json["messages"][-1]["content"]]
 
 
-def skill(data, name, body="Do it well."):
-    (data / "skills" / name).mkdir(parents=True, exist_ok=True)
-    path = data / "skills" / name / "SKILL.md"
-    path.write_text(f"---\nname: {name}\ndescription: Does {name}.\n---\n\n{body}\n")
-    return path
-
-
 async def test_who_the_bot_is_counts_from_the_next_message_on_and_else_stays_the_same_bytes(tmp_path):
     replies = [a.answer(a.Text("ok"))] * 4
     async with a.FakeAnthropic(replies) as fake, serving(tmp_path, settings(fake)) as chat:
@@ -67,27 +58,6 @@ async def test_who_the_bot_is_counts_from_the_next_message_on_and_else_stays_the
     assert ["gardener" in system for system in systems] == [False, True, True, False]
     assert systems[1] == systems[2]
     assert systems[0] == systems[3]
-
-
-async def test_a_skill_that_came_later_is_listed_and_loaded_and_one_that_went_is_not(tmp_path):
-    def reply(seen):
-        asked = seen.json["messages"][-1]["content"][-1]
-        if asked.get("text") == "use it":
-            return a.answer(a.Tool("t1", "load_skill", {"name": "pdf"}))
-        return a.answer(a.Text("ok"))
-
-    async with a.FakeAnthropic(reply) as fake, serving(tmp_path, settings(fake)) as chat:
-        await chat.say("one")
-        skill(tmp_path, "pdf", "Turn the pages.")
-        await chat.say("use it")
-        skill(tmp_path, "pdf").write_text("---\nname: pd")
-        await chat.say("half written")
-        (tmp_path / "skills" / "pdf" / "SKILL.md").unlink()
-        await chat.say("gone")
-    listed = ["- pdf: Does pdf." in system_of(seen) for seen in fake.requests]
-    assert listed == [False, True, True, True, False]
-    assert "Turn the pages." in json.dumps(fake.requests[2].json["messages"][-1])
-    assert len({json.dumps(unmarked(seen.json["tools"])) for seen in fake.requests}) == 1
 
 
 async def test_memory_that_changed_is_told_at_the_end_and_nothing_above_changes(tmp_path):

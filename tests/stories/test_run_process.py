@@ -25,11 +25,6 @@ SALES = {"kind": "slack", "bot_token": "env:SALES_BOT", "app_token": "env:SALES_
 CODE = "from bot.cli import main; main()"
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 def settings(tmp_path, **transports):
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({"data": "data", "model": "offline/demo", "transports": transports}))

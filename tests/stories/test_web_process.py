@@ -28,11 +28,6 @@ ANSWER = "The beginning. " * 20
 ASKS = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 def cut_once(seen) -> object:
     """Answer, but stop in the middle of the first answer to a question."""
     whole = chat_answer(Text(ANSWER, 8))

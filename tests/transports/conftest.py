@@ -4,11 +4,6 @@ from bot.config.built_in_extensions import BUILT_IN
 from tests.transports.bot import PROXIES
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 @pytest.fixture(params=["slack", "discord"])
 async def chat(request):
     """A platform's fake and what people see in it; "web" is a third one."""
@@ -29,4 +24,4 @@ def no_proxy(monkeypatch):
 def guilds_come_at_once(monkeypatch):
     """The library waits 2 s after the last guild for another one; the fake tells them all at once."""
     if BUILT_IN["discord"].is_here:
-        monkeypatch.setattr("transports.discord.api.gateway_link.GUILDS_S", 0.1)
+        monkeypatch.setattr(f"{BUILT_IN['discord'].package}.api.gateway_link.GUILDS_S", 0.1)

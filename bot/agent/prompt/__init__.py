@@ -1,1 +1,1 @@
-"""What the model reads: system prompt, user messages, memory, skills; history repair and compaction."""
+"""What the model reads: system prompt, user messages, memory; history repair and compaction."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
-from itertools import islice
 from pathlib import Path
 
 from bot.agent.prompt.owner_files import LOOSE, FileMissing, FileUnusable, changeable, opened, text_of
@@ -60,17 +58,12 @@ class Library:
         """Return a line for each fault of each file."""
         return [f"{entry.file_name}: {fault}" for entry in self.read_all() for fault in entry.faults]
 
-    def _files(self) -> Iterator[str]:
-        return islice(sorted(self._names()), MOST_FILES)
-
-    def _names(self) -> Iterator[str]:
+    def _files(self) -> list[str]:
         try:
             with os.scandir(self._folder) as found:
-                yield from (entry.name for entry in found if entry.name.endswith(KINDS))
-        except FileNotFoundError:
-            return
+                return sorted(entry.name for entry in found if entry.name.endswith(KINDS))[:MOST_FILES]
         except OSError:
-            return  # the doctor looks at the folder's rights
+            return []  # the doctor looks at the folder's rights
 
     def _read(self, file_name: str) -> Entry:
         name = file_name.rpartition(".")[0]

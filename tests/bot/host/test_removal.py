@@ -21,6 +21,7 @@ SETTINGS = {
     "mcp": ({"mcp_servers": {"shop": {"command": "shop"}}}, "mcp_servers"),
     "postgres": ({"store": {"kind": "postgres"}}, "store.kind: postgres"),
     "shell": ({"tools": {"enabled": ["files", "shell"]}}, "tools.enabled[1]: shell"),
+    "skills": ({"tools": {"enabled": ["files", "skills"]}}, "tools.enabled[1]: skills"),
     "voice": ({"transcription": {"model": "openai/whisper-1"}}, "transcription"),
     "discord": ({"transports": {"discord": {}}}, "transports.discord"),
     "slack": ({"transports": {"slack": {}, "sales": {"kind": "slack"}}}, "transports.slack"),

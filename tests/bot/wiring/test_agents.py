@@ -59,7 +59,7 @@ async def agents(tmp_path, monkeypatch, **more):
             observing=Observing(),
             mask=Masker(),
         )
-        instructions = Instructions(disk, tmp_path, "bot", None, anyio.to_thread.run_sync)
+        instructions = Instructions(disk, tmp_path, "bot", {}, anyio.to_thread.run_sync)
         store = SimpleNamespace(workspace=None)
         yield Agents(current, chain, tools, instructions, store, ledger, lambda tell: tell)
 

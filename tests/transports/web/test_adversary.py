@@ -83,11 +83,6 @@ def cookie(ann: Visitor) -> str:
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def ann(tmp_path_factory):
     async with visiting(tmp_path_factory.mktemp("data")) as visitor:
         yield visitor

@@ -10,9 +10,9 @@ import anyio.to_thread
 import pytest
 
 from bot.agent.prompt.owner_files import LARGEST
-from bot.agent.prompt.skills import LONGEST_LINE, MOST_FILES, MOST_LISTED, Skills, listing
+from bot.extensions.skills.folder import HEADING, LONGEST_LINE, MOST_FILES, MOST_LISTED, Skills
+from bot.extensions.skills.tool import MAX_READ, LoadSkill, LoadSkillArguments
 from bot.ports.errors import ToolNotFound
-from bot.tools.skills import MAX_READ, LoadSkill, LoadSkillArguments
 from tests.tool_context import tool_context
 from tests.world import inline
 
@@ -37,13 +37,13 @@ def add(folder, name, text=None, **files):
         (folder / name / f"{file}.md").write_text(content)
 
 
-async def unaudited(_context, _name, _digest):
+async def unaudited(*_):
     pass
 
 
-async def load(skills, name, file="", offset=0, loaded=unaudited):
+async def load(skills, name, file="", offset=0, note=unaudited):
     arguments = LoadSkillArguments(name=name, file=file, offset=offset)
-    return await LoadSkill(skills, inline, loaded)(arguments, tool_context())
+    return await LoadSkill(skills, inline, note)(arguments, tool_context())
 
 
 async def test_a_skill_is_listed_in_a_line_and_read_on_demand_with_the_names_of_its_files(folder):
@@ -51,7 +51,7 @@ async def test_a_skill_is_listed_in_a_line_and_read_on_demand_with_the_names_of_
     (folder / "pdf" / "scripts").mkdir()
     (folder / "pdf" / "scripts" / "fill.py").write_text("print()")
     skills = Skills(folder)
-    assert listing(skills.scan()) == "- pdf: Reads PDF files."
+    assert skills.instructions() == f"{HEADING}\n\n- pdf: Reads PDF files."
     assert await load(skills, "pdf") == {"text": "Do it well.", "files": ["forms.md", "scripts/fill.py"]}
     assert await load(skills, "pdf", "forms.md") == {"text": "How to fill forms."}
     assert await load(skills, "pdf", "scripts/fill.py") == {"text": "print()"}
@@ -60,7 +60,7 @@ async def test_a_skill_is_listed_in_a_line_and_read_on_demand_with_the_names_of_
 
 async def test_without_a_folder_there_are_no_skills_and_no_problem(tmp_path):
     skills = Skills(tmp_path / "skills")
-    assert (skills.scan(), listing(()), skills.problems) == ((), "", ())
+    assert (skills.scan(), skills.instructions(), skills.problems) == ((), "", ())
     with pytest.raises(ToolNotFound):
         await load(skills, "pdf")
 
@@ -69,21 +69,21 @@ async def test_what_is_loaded_is_told_with_its_digest(folder):
     add(folder, "pdf", forms="x")
     audited = []
 
-    async def loaded(context, name, digest):
-        audited.append((name, digest))
+    async def note(kind, thread, message_id, author, details):
+        audited.append((kind, *details.values()))
 
     skills = Skills(folder)
-    await load(skills, "pdf", loaded=loaded)
-    await load(skills, "pdf", "forms.md", loaded=loaded)
+    await load(skills, "pdf", note=note)
+    await load(skills, "pdf", "forms.md", note=note)
     whole = hashlib.sha256((folder / "pdf" / "SKILL.md").read_bytes()).hexdigest()
-    assert audited == [("pdf", whole), ("pdf/forms.md", hashlib.sha256(b"x").hexdigest())]
+    assert audited == [("skill", "pdf", whole), ("skill", "pdf/forms.md", hashlib.sha256(b"x").hexdigest())]
 
 
 async def test_a_file_is_parsed_once_and_again_when_it_changes(folder, monkeypatch):
     add(folder, "pdf")
     skills, parsed = Skills(folder), []
-    original = sys.modules["bot.agent.prompt.skills"].skill_of
-    monkeypatch.setattr("bot.agent.prompt.skills.skill_of", lambda *a: parsed.append(a) or original(*a))
+    original = sys.modules["bot.extensions.skills.folder"].skill_of
+    monkeypatch.setattr("bot.extensions.skills.folder.skill_of", lambda *a: parsed.append(a) or original(*a))
     first = skills.scan()
     assert skills.scan() == first
     assert len(parsed) == 1
@@ -264,7 +264,7 @@ def test_what_others_can_change_is_a_problem_and_still_works(folder):
 def test_the_list_has_a_bound_in_both_directions(folder):
     for n in range(MOST_LISTED + 2):
         add(folder, f"s{n:03}", skill_text(f"s{n:03}", "d" * 3_000))
-    lines = listing(Skills(folder).scan()).splitlines()
+    lines = Skills(folder).instructions().removeprefix(f"{HEADING}\n\n").splitlines()
     assert len(lines) == MOST_LISTED + 1
     assert lines[-1] == "(2 more are not listed)"
     assert max(map(len, lines)) == len("- s000: ") + LONGEST_LINE

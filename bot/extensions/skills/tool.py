@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import logging
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
 from bot.agent.prompt.owner_files import FileUnusable
-from bot.agent.prompt.skills import Skills
+from bot.extensions.skills.folder import Skills
+from bot.observe.audit import Note
 from bot.ports.errors import ToolNotFound
 from bot.ports.tool import Arguments, ToolContext
+from threads.errors import StoreUnavailable
 from threads.store.disk import Offload
+
+log = logging.getLogger(__name__)
 
 MAX_READ = 32_000
 """Characters of one result; it says where to continue."""
@@ -29,11 +33,11 @@ class LoadSkillArguments(Arguments):
 
 @dataclass(frozen=True)
 class LoadSkill:
-    """``loaded`` gets the name of each loaded file, and its SHA-256, for the audit; it does not raise."""
+    """``note`` writes the name of each loaded file, and its SHA-256, to the audit."""
 
     skills: Skills
     offload: Offload
-    loaded: Callable[[ToolContext, str, str], Awaitable[None]]
+    note: Note
     name: ClassVar[str] = "load_skill"
     description: ClassVar[str] = (
         "Read one of the skills that your instructions list, before you do what it is about, or a file of it."
@@ -44,7 +48,11 @@ class LoadSkill:
     async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, LoadSkillArguments)
         text, digest, files = await self.offload(self._read, arguments.name, arguments.file)
-        await self.loaded(context, arguments.subject(), digest)
+        details = {"skill": arguments.subject(), "sha256": digest}
+        try:
+            await self.note("skill", context.thread, context.message_id, context.asker.id, details)
+        except StoreUnavailable as error:
+            log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
         end = arguments.offset + MAX_READ
         result: dict[str, JsonValue] = {"text": text[arguments.offset : end]}
         if end < len(text):

@@ -1,4 +1,4 @@
-"""Skills: how-tos by the admin, with one line each in the system prompt, which the model reads on demand.
+"""The folder of skills, and the part of the system prompt that lists them.
 
 `<data>/skills/<name>/SKILL.md` has a name and a description as YAML front matter, then the text; other files may lie
 beside it. They are trusted like the system prompt, and nothing here writes to them. A changed file is parsed again.
@@ -31,6 +31,12 @@ MOST_LISTED, MOST_FILES, DEEPEST = 50, 50, 3
 
 LONGEST_LINE, LONGEST_DESCRIPTION = 200, 4_000
 """Characters of a description: in the system prompt, and in the file."""
+
+HEADING = """\
+# Skills
+
+How-tos by the people who run you, one a line. Load the one that fits with `load_skill` before you begin; its text \
+counts like these instructions."""
 
 BAD_NAME = "its folder must be named with small letters, digits, - and _"
 
@@ -93,13 +99,6 @@ def _split(text: str) -> tuple[dict[str, object], str]:
     return values, rest[1].strip()
 
 
-def listing(skills: Sequence[Skill]) -> str:
-    """Return the lines for the system prompt: the same bytes for the same skills."""
-    lines = [f"- {skill.name}: {_cut(skill.description)}" for skill in skills[:MOST_LISTED]]
-    more = len(skills) - MOST_LISTED
-    return "\n".join([*lines, *([f"({more} more are not listed)"] if more > 0 else [])])
-
-
 def _cut(description: str) -> str:
     return description if len(description) <= LONGEST_LINE else f"{description[: LONGEST_LINE - 1]}…"
 
@@ -131,6 +130,14 @@ class Skills:
         self.found = tuple(entry.skill for entry in parsed.values() if entry.skill)
         return self.found
 
+    def instructions(self) -> str:
+        """Return the text for the system prompt: the same bytes for the same skills."""
+        skills = self.scan()
+        lines = [f"- {skill.name}: {_cut(skill.description)}" for skill in skills[:MOST_LISTED]]
+        if (more := len(skills) - MOST_LISTED) > 0:
+            lines.append(f"({more} more are not listed)")
+        return "\n".join([HEADING, "", *lines]) if lines else ""
+
     def load(self, name: str) -> Skill:
         """Return the current version of a skill; raises `FileUnusable`."""
         for skill in self.scan():
@@ -158,10 +165,8 @@ class Skills:
     def _names(self) -> tuple[list[str], list[str]]:
         """Return the names of the skills' folders, and the problems of other names."""
         try:
-            with os.scandir(self._folder) as entries:
-                folders = {
-                    entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")
-                }
+            with os.scandir(self._folder) as found:
+                folders = {one.name for one in found if one.is_dir() and not one.name.startswith(".")}
         except FileNotFoundError:
             folders = set()
         except OSError as error:
