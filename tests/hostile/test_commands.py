@@ -56,7 +56,7 @@ ROWS = [
     Command("a daemon of a daemon", f"(setsid sh -c 'sleep {MARKER} & sleep {MARKER}' &) & exit 0", FINE),
     Command("one that ignores every signal", f"trap '' TERM INT HUP; while :; do sleep {MARKER}; done", ended("timeout"), timeout_s=1),
     Command("one that waits for input", "read -r line || echo closed; cat", FINE),
-    Command("a flood of output", "yes 'all work and no play' | head -c 300000000", ended("unknown")),
+    Command("a flood of output", "yes 'all work and no play' | head -c 300000000", ended("unknown", "timeout")),
     Command("a flood of complaints", "yes 1>&2", ended("unknown", "timeout"), timeout_s=5),
     Command("one that kills whom it can", "kill -9 -1; kill -9 1; kill -9 $PPID; echo alive", ANY, timeout_s=3),
     Command("one that reads our environment", "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; echo done", FINE),

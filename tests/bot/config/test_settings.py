@@ -49,12 +49,14 @@ def faults_of(path: Path, **environ: str) -> list[str]:
     return str(caught.value).split("\n")
 
 
+@pytest.mark.needs
 def test_the_example_of_the_design_loads_without_a_word() -> None:
     loaded = load(EXAMPLE, environ={})
     assert loaded.settings.data == EXAMPLE.parent / "data"
     assert loaded.settings.transports.slack is not None
 
 
+@pytest.mark.needs
 def test_the_defaults_are_those_of_the_example(settings_of) -> None:
     example, bare = load(EXAMPLE, environ={}).settings, settings_of({})
     # What sends text elsewhere, or needs an account, happens only when it is written.

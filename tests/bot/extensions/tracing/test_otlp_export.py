@@ -134,11 +134,10 @@ async def test_that_spans_are_taken_again_is_told_once(caplog):
     exporter = otlp_export.log_failures_once(Flaky(), "http://there")
     for _ in range(4):
         exporter.export([])
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "observe.spans_lost",
-        "observe.spans_sent",
-        "observe.spans_lost",
-    ]
+    told = [
+        text.partition(":")[0] for text in caplog.messages if "http://there" in text
+    ]  # and no earlier test's
+    assert told == ["observe.spans_lost", "observe.spans_sent", "observe.spans_lost"]
 
 
 async def test_without_the_extra_it_is_said_what_to_install_and_no_spans_are_sent(caplog, monkeypatch):
