@@ -44,9 +44,10 @@ CALL = r'(\(|(?<![\w\])])\[|"-m", "bot", |BOT, )"{}"'
 NEEDS = [rf"{one.package}(\.| import)" for one in MISSING]
 NEEDS += [CALL.format(command) for one in MISSING for command in one.commands]
 NEEDS += [f'"{name}[/"]' for name, kind in PROVIDERS if any(kind in one.models for one in MISSING)]
+NEEDS += [f'"{key.rpartition(".")[2]}"' for one in MISSING for key in one.keys]
 TOOLS = {"files": ("list_files", "read_file"), "skills": ("load_skill",)}
 NEEDS += [tool for name, tools in TOOLS.items() if not BUILT_IN[name].is_here for tool in tools]
-"""What a test module has that needs one of them: an import, a call of a command, a model, or a tool."""
+"""What a test module has that needs one of them: an import, a command, a model, a setting, or a tool."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

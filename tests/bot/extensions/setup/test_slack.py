@@ -231,6 +231,7 @@ async def test_json_has_every_finding(setup, workspace):
     assert document["next"].startswith("threadfast run")
 
 
+@pytest.mark.needs("discord")
 async def test_a_flag_of_the_other_platform_is_refused(setup, workspace):
     done = await init(setup, workspace, "--yes", "--token-file", "x", code=2)
     assert "init discord" in done.stderr

@@ -52,6 +52,7 @@ def test_two_secrets_in_one_paste_are_two():
         ("whatever", ""),
     ],
 )
+@pytest.mark.needs("slack", "discord")
 def test_a_secret_is_known_by_its_form(secret, kind):
     assert tokens.kind(secret) == kind
 
