@@ -8,6 +8,7 @@ from tests.hostile.bench import open_harness
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.needs
 async def test_a_playbook_knows_the_tools_of_every_group(tmp_path, monkeypatch):
     given = {"model": "offline/demo", "tools": {"enabled": list(TOOLS)}}
     async with open_harness(tmp_path, monkeypatch, **given) as harness:
