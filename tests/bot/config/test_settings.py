@@ -87,6 +87,7 @@ def test_a_section_that_is_not_written_has_defaults_that_would_pass_every_check(
     assert not section.default().model_fields_set
 
 
+@pytest.mark.needs
 def test_the_example_holds_every_key_there_is() -> None:
     written = json.loads(EXAMPLE.read_text())
     known = {field.alias or name for name, field in Settings.model_fields.items()}

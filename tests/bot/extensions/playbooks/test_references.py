@@ -5,10 +5,9 @@ import pytest
 from bot.extensions.playbooks.references import TOOLS
 from tests.hostile.bench import open_harness
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs]
 
 
-@pytest.mark.needs
 async def test_a_playbook_knows_the_tools_of_every_group(tmp_path, monkeypatch):
     given = {"model": "offline/demo", "tools": {"enabled": list(TOOLS)}}
     async with open_harness(tmp_path, monkeypatch, **given) as harness:
