@@ -114,9 +114,9 @@ def _local(server: LocalServer, model: str) -> LocalModel:
 
 async def _probe(servers: Sequence[LocalServer], within_s: float, *, every: bool = False) -> list[str]:
     """Ask all servers at once for a model; without *every*, stop as soon as the first one in order is known."""
-    found: list[str | None] = [None] * len(servers)
     if Provider().kind not in installed().models:
         return [""] * len(servers)
+    found: list[str | None] = [None] * len(servers)
 
     async def ask(index: int) -> None:
         found[index] = await _model_of(servers[index])

@@ -53,10 +53,9 @@ class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
     ``models`` returns the models for a message. ``memory`` is None when it is off. ``restored`` is the backup that
-    the data folder came from.
-    ``explain`` returns the text about a failure for the thread, and ``escalate`` reports it to the operators.
-    ``on_questions`` gets the open questions of all threads. ``unfinished`` returns how far an extension came in the
-    turn of a message.
+    the data folder came from. ``explain`` returns the text about a failure for the thread, and ``escalate`` reports
+    it to the operators. ``on_questions`` gets the open questions of all threads. ``unfinished`` returns how far an
+    extension came in the turn of a message.
     """
 
     store: Store

@@ -112,8 +112,8 @@ async def serve_until_stopped(
         supervised, observe=given, stop=stop, notify=notify, events=events, publish=published.append
     )
     async with AsyncExitStack() as stack:
-        ways = [extension.observers for extension in extensions_of(settings) if extension.observers]
-        opened = [await stack.enter_async_context(observers(settings)) for observers in ways]
+        observers = [one.observers for one in extensions_of(settings) if one.observers]
+        opened = [await stack.enter_async_context(observe(settings)) for observe in observers]
         sinks = [sink for sink in opened if sink]
         observing = Observing(events, *sinks)
         others = {path: page for sink in sinks for path, page in sink.pages.items()}

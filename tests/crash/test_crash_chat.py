@@ -17,8 +17,6 @@ from tests.judge.visible import ROW
 from tests.patience import WITHIN_S
 from threads.wording import MAYBE_REPEAT
 
-pytestmark = pytest.mark.anyio
-
 Fields = dict[str, Any]
 
 

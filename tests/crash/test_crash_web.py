@@ -22,8 +22,6 @@ from tests.crash.web.stage import WEB
 from tests.judge.crash import CUT_AT_NEWLINE, MAILBOX
 from tests.judge.web import WebJudge
 
-pytestmark = pytest.mark.anyio
-
 Fields = dict[str, Any]
 
 

@@ -43,8 +43,6 @@ from threads.journal.journal import FileJournal
 from threads.log import Log, entries
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 KINDS = ("io", "full", "read-only")
 
 

@@ -1,15 +1,12 @@
 """Limits and faults of the fake Discord's REST, as the real discord.py meets them."""
 
 import aiohttp
-import pytest
 
 from tests.fakes.discord import (
     CHANNEL,
     CHANNEL2,
     FakeDiscord,
 )
-
-pytestmark = pytest.mark.anyio
 
 
 async def call(fake, http, method="POST", path=f"/channels/{CHANNEL}/messages", **json):

@@ -1,11 +1,7 @@
 """The fake Discord's gateway as the real discord.py meets it: sessions, resumes, refusals and dead links."""
 
-import pytest
-
 from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
 from tests.fakes.discord.sdk import RecordingClient, connected
-
-pytestmark = pytest.mark.anyio
 
 
 def texts(client):

@@ -7,8 +7,6 @@ import pytest
 from tests.fakes.discord import CHANNEL, U1, Cut, FakeDiscord
 from tests.fakes.discord.sdk import RecordingClient, connected, online, place, refused
 
-pytestmark = pytest.mark.anyio
-
 CALLBACK = "POST /interactions/{}/{}/callback"
 
 

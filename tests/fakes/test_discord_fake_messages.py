@@ -7,8 +7,6 @@ import pytest
 from tests.fakes.discord import CHANNEL, CHANNEL2, FORUM, ROLE, U1, U2
 from tests.fakes.discord.sdk import online, place, refused, rest
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_repeated_nonce_gives_the_stored_message_for_some_minutes_only():
     async with online(nonce_lasts=300) as (fake, client):

@@ -6,8 +6,6 @@ import pytest
 from tests.fakes.discord import BOT, BOT_ROLE, CHANNEL, ROLE, U1, U2, FakeDiscord
 from tests.fakes.discord.sdk import RecordingClient, connected, online
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_mentions_are_read_from_the_text_and_a_reply_pings():
     async with FakeDiscord() as fake:

@@ -1,11 +1,7 @@
 """Threads, forum posts, reactions and typing in the fake Discord, through the real discord.py."""
 
-import pytest
-
 from tests.fakes.discord import BOT, CHANNEL, U1, U2, FakeDiscord
 from tests.fakes.discord.sdk import RecordingClient, connected, online, place, refused, rest
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_second_thread_of_a_message_and_threads_in_threads_and_dms_are_refused():

@@ -12,8 +12,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from tests.fakes.slack import FakeSlack
 
-pytestmark = pytest.mark.anyio
-
 
 class Bot:
     """A raw socket client that keeps every request and acknowledges it, unless told otherwise."""

@@ -10,8 +10,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from tests.fakes.slack import FakeSlack
 
-pytestmark = pytest.mark.anyio
-
 BUTTON = {
     "type": "button",
     "action_id": "again",

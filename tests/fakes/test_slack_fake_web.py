@@ -11,8 +11,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 from tests.fakes.slack import FakeSlack
 from tests.fakes.slack.rules import Refusal, check_blocks, set_off
 
-pytestmark = pytest.mark.anyio
-
 RECIPIENT = {"recipient_user_id": "U1", "recipient_team_id": "T1"}
 
 

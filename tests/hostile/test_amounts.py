@@ -10,8 +10,6 @@ from tests.world import calls, says
 
 from .bench import Row, params, run_row
 
-pytestmark = pytest.mark.anyio
-
 SMALL = {"limits": {"workspace_mb": 1, "workspace_files": 50}}
 
 

@@ -12,8 +12,6 @@ from threads.model import Author, Edited, Message, Text, ThreadId
 
 from .bot import ADMIN, BOB
 
-pytestmark = pytest.mark.anyio
-
 RUN_ID = calls("shell", command="id")
 ROBOT = Author("B1", "another bot")
 

@@ -6,8 +6,6 @@ import pytest
 
 from .bench import Row, params, run_row
 
-pytestmark = pytest.mark.anyio
-
 DEEP = "[" * 10_000 + "]" * 10_000
 DEEP_OBJECT = '{"a":' * 10_000 + "1" + "}" * 10_000
 

@@ -6,8 +6,6 @@ import pytest
 
 from .bench import CANARY, Row, params, run_row
 
-pytestmark = pytest.mark.anyio
-
 OTHER_ARGUMENTS = {  # of each tool that takes a path
     "read_file": {},
     "list_files": {},

@@ -11,8 +11,6 @@ from threads.model import Answer, ToolCall
 
 from .bench import ANN, Row, open_harness, params, run_row
 
-pytestmark = pytest.mark.anyio
-
 RULES = {
     "tools": {
         "policy": {

@@ -10,8 +10,6 @@ from threads.model import Answer, ToolCall, ToolStarted
 
 from .bench import CANARY, Row, open_harness, params, run_row
 
-pytestmark = pytest.mark.anyio
-
 YES = Answer(approved=True, by=ANN.id)
 
 

@@ -17,8 +17,6 @@ from threads.model import Image
 from .bench import CANARY, params, snapshot
 from .bot import Bot, UserPlatform, obedient_script
 
-pytestmark = pytest.mark.anyio
-
 PASSWD = made.packed(made.docx("x"), word__document=made.word_xml(b"&e;", made.OUTER))
 
 

@@ -13,8 +13,6 @@ from tests.bot.tools.site import page, redirect, serving
 
 from .bench import CANARY, PUBLIC, FakeNetwork, Row, params, run_row
 
-pytestmark = pytest.mark.anyio
-
 SITE = "http://site.example"
 BOMB = gzip.compress(b"\0" * 60_000_000, 9)
 BINARY = "application/octet-stream"

@@ -15,7 +15,6 @@ from threads import wording
 from threads.errors import StoreUnavailable, TransportUnavailable
 from threads.model import Deleted, Edited, Message, Outgoing, ThreadId, TurnLimits, Waiting
 
-pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
 
 

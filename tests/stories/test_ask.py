@@ -16,8 +16,6 @@ from tests.fakes.http import Reply, Stall, error
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.patience import WITHIN_S
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).parents[2]
 SCHEMA = {
     "type": "object",

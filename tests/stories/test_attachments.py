@@ -35,8 +35,6 @@ from threads.store.data_folder import thread_folder
 from threads.store.image_header import MAX_BYTES, read_header
 from threads.store.thread_files import MAX_FILES, WITHIN_S
 
-pytestmark = pytest.mark.anyio
-
 ANY_ID = re.compile(".*")
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 2, 3) + b"rest"
 

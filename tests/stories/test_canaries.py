@@ -49,8 +49,6 @@ from threads.model import Outgoing, Taken, TextDelta, ThreadId, ToolStarted, Tur
 from threads.store.data_folder import thread_folder
 from transports.base.transport import Capabilities
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).parents[2]
 CANARIES = {
     "PROVIDER": "Provider/Kanarie+7f3a9c2e11",

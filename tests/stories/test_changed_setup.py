@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import anyio
-import pytest
 
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, Reply
@@ -13,8 +12,6 @@ from tests.serving import Chat, compatible, serving
 from tests.world import ANN, T1
 from threads.model import Author
 from threads.store.data_folder import thread_folder
-
-pytestmark = pytest.mark.anyio
 
 ONE, TWO = "local/one", "local/two"
 BOB = Author("U2", "bob")

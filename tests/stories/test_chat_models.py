@@ -14,8 +14,6 @@ import pytest
 from tests.fakes import anthropic, openai
 from tests.patience import WITHIN_S
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).parents[2]
 CONVERSATION = b"list please\n/thread side\nwho are you\n/thread main\nand again\n"
 

@@ -28,8 +28,6 @@ from threads.log import entries
 from threads.model import ThreadId, message_key
 from threads.store.data_folder import thread_folder
 
-pytestmark = pytest.mark.anyio
-
 DATA = Path("/data")
 JOURNAL = DATA / "journal.jsonl"
 TALKING, CUT, POSTING, QUIET = (ThreadId("fake", "W", f"C{n}", f"{n}.0") for n in (1, 2, 3, 4))

@@ -21,8 +21,6 @@ from threads.model import Author, Earlier, Spoken, Text, time_of
 from threads.store.thread_files import EARLIER_WITHIN_S
 from transports.base.transport import Capabilities
 
-pytestmark = pytest.mark.anyio
-
 BOB = Author("U2", "bob")
 
 

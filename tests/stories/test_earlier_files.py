@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import anyio
-import pytest
 
 from bot.agent.prompt.earlier_lines import MOST_LINES
 from bot.agent.prompt.user_message import EARLIER_FILES, UserMessages
@@ -20,7 +19,6 @@ from threads.errors import TransportUnavailable
 from threads.model import Attachment, Earlier, Image, Message, Text, ToolCall
 from threads.store.thread_files import MAX_FILES
 
-pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
 
 

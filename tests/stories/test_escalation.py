@@ -21,8 +21,6 @@ from tests.world import T1, Clock
 from threads.errors import TransportFatal, TransportRejected, TransportUnavailable
 from threads.model import ThreadId
 
-pytestmark = pytest.mark.anyio
-
 OPS = "here:W:OPS"
 
 

@@ -27,8 +27,6 @@ from tests.serving import Chat, anthropic, compatible, openai, serving
 from tests.world import T1, T2
 from threads.model import Author, Choice, Outgoing, TextReset, ThreadId
 
-pytestmark = pytest.mark.anyio
-
 CANARY = "canary-7391"
 """Stands in everything that a provider says about a failure: no person may ever read it."""
 

@@ -19,7 +19,6 @@ from threads.model import Attachment, Image, Text
 from threads.store.attachments import Extracted, ModelImage
 from threads.store.thread_files import OPENED_WITHIN_S
 
-pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
 
 

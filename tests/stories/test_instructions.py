@@ -20,8 +20,6 @@ from tests.serving import anthropic, serving
 from threads.model import Message, Text
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 
 def settings(fake):
     return {

@@ -19,8 +19,6 @@ from tests.world import Platform, message, running, says
 from threads import wording
 from threads.model import Author, ThreadId, TurnLimits, Waiting
 
-pytestmark = pytest.mark.anyio
-
 OTHERS = range(197)
 MAILBOX = 20
 FLOOD = 200

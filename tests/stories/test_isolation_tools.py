@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import anyio
-import pytest
 
 from bot.agent.prompt.memory import Memory
 from bot.agent.prompt.memory_files import MemoryFiles
@@ -27,8 +26,6 @@ from threads.errors import StoreUnavailable
 from threads.model import Answer, Author, Message, Option, Question, ThreadId, ToolCall, TurnLimits
 from threads.store.data_folder import thread_folder
 from threads.store.disk import PosixDisk
-
-pytestmark = pytest.mark.anyio
 
 OTHERS = range(20)
 CALLS = 200

@@ -15,8 +15,6 @@ from tests.serving import anthropic, compatible, serving
 from tests.world import ANN, T1
 from threads.model import Waiting
 
-pytestmark = pytest.mark.anyio
-
 KEYS = {f"KEY_{n}": f"sk-ant-canary-{n}-0123456789abcdef" for n in (1, 2, 3)}
 FAULTS = {
     "401": lambda: a.fault(401, "authentication_error", "invalid x-api-key"),

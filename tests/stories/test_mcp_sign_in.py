@@ -25,8 +25,6 @@ from tests.stories.test_run_process import settings as write_settings
 from threads.model import Author
 from transports.base.transport import Capabilities
 
-pytestmark = pytest.mark.anyio
-
 BOB = Author("U2", "Bob")
 
 

@@ -16,8 +16,6 @@ from tests.serving import anthropic, compatible, openai, serving
 from tests.world import ANN, T2
 from threads.model import Author, TextDelta
 
-pytestmark = pytest.mark.anyio
-
 BOSS = Author("U9", "boss")
 SONNET = "anthropic/claude-sonnet-5-5"
 

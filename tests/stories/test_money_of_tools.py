@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import anyio
-import pytest
 
 from bot.agent.loop_guard import MOST_AT_ONCE
 from bot.ports.model import Completion, Usage
@@ -13,8 +12,6 @@ from tests.one_model import OneModel
 from tests.stories.test_isolation_tools import Hangs
 from tests.world import Platform, converse, message, running, says
 from threads.model import Message, ToolCall, TurnLimits
-
-pytestmark = pytest.mark.anyio
 
 
 class Quick(Hangs):

@@ -10,8 +10,6 @@ from tests.fakes.http import Reply, Seen
 from tests.serving import anthropic, compatible, openai, serving
 from tests.world import T2
 
-pytestmark = pytest.mark.anyio
-
 SONNET, OPUS, OLD_GPT = "anthropic/claude-sonnet-5-5", "anthropic/claude-opus-5-5", "openai/gpt-4o"
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import count
 
 import anyio
-import pytest
 
 from bot.wiring import reload
 from tests.fakes import openai as o
@@ -16,8 +15,6 @@ from tests.patience import WITHIN_S
 from tests.serving import FAST, Chat, compatible, serving
 from tests.world import ANN, message
 from threads.model import Author, ThreadId
-
-pytestmark = pytest.mark.anyio
 
 THREADS, MESSAGES = 12, 120
 FAULTY = ("{", "", '{"model": "no/where"}', '{"model": "local/m9", "max_tokens": "many"}', "[]")

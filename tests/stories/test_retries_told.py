@@ -24,7 +24,6 @@ from threads.errors import TransportRateLimited, TransportUnavailable
 from threads.model import Waiting
 from transports.shared.link.supervisor import LinkDown
 
-pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
 
 

@@ -18,8 +18,6 @@ from tests.fakes.discord import BOT, CHANNEL, U1, U2, FakeDiscord
 from tests.fakes.slack import FakeSlack
 from tests.patience import WITHIN_S
 
-pytestmark = pytest.mark.anyio
-
 AGAIN = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 SALES = {"kind": "slack", "bot_token": "env:SALES_BOT", "app_token": "env:SALES_APP"}
 CODE = "from bot.cli import main; main()"

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import pytest
-
 from tests.fakes import openai as o
 from tests.serving import Chat, compatible, serving
 from tests.world import ANN, message
 from threads.model import Author, ThreadId
-
-pytestmark = pytest.mark.anyio
 
 BOB, BOSS = Author("U2", "bob"), Author("U9", "boss")
 OPS = ThreadId("slack", "T1", "C1", "1.0")

@@ -13,8 +13,6 @@ from tests.fakes.http import Reply, Seen, error
 from tests.serving import anthropic, compatible, serving
 from tests.world import T2
 
-pytestmark = pytest.mark.anyio
-
 ANSWER = o.chat_answer(o.Text("done"))
 NO_MAX_TOKENS = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 

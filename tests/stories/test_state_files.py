@@ -32,8 +32,6 @@ from threads.store.disk import PosixDisk
 from threads.store.json_file import JsonFile
 from threads.wording import first_cause
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).parents[2]
 FILES = {"approvals.json": ApprovalsFile, "mcp.json": StoredListings}
 

@@ -37,7 +37,6 @@ from threads.errors import StoreUnavailable, TransportRateLimited, TransportReje
 from threads.model import Author, Deleted, Edited, Resumed, TextDelta, TurnLimits, TurnSettled, Waiting
 from threads.store.data_folder import thread_folder
 
-pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
 
 

@@ -20,8 +20,6 @@ from tests.world import ANN, Counting, Gate, Platform, calls, message, running, 
 from threads import wording
 from threads.model import Attachment, Author, Choice, Incoming, Message, Spoken, Text
 
-pytestmark = pytest.mark.anyio
-
 BOB, BOSS = Author("U2", "bob"), Author("U9", "boss")
 FIRST, SECOND = "first " * 1_200, "second " * 1_000
 """About 2,100 and 2,000 tokens: each fits the window of `Counting`, together they do not."""

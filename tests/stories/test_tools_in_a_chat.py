@@ -26,8 +26,6 @@ from tests.unprivileged import NOBODY, Unreachable, popen_unprivileged, run_unpr
 from threads.actor.turn import correlation_id
 from threads.model import ThreadId, message_key
 
-pytestmark = pytest.mark.anyio
-
 ROWS, COLUMNS = 50, 120
 RAN = re.compile(
     r"^· (reading|writing|editing|looking through|attaching|running|using|remembering) .*\n", re.MULTILINE

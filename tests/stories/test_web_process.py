@@ -22,8 +22,6 @@ from tests.transports.web.patient import watching
 from tests.transports.web.process import ROOT, process_serving
 from tests.transports.web.site import Visitor
 
-pytestmark = pytest.mark.anyio
-
 ANSWER = "The beginning. " * 20
 ASKS = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
 from tests.serving import Chat, serving
 from threads.model import ThreadId
-
-pytestmark = pytest.mark.anyio
 
 OLD = Path(__file__).parents[1] / "bot" / "store" / "old-data-v1"
 

@@ -28,7 +28,6 @@ from tests.world import (
 from threads.errors import Fenced, StoreUnavailable
 from threads.model import Deleted, StopRequest, TurnLimits
 
-pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
 
 

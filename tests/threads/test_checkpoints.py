@@ -13,7 +13,6 @@ from tests.sim.loop import virtual_time
 from tests.world import FaultyDisk
 from threads.store.checkpoints import SHARE, WRITERS, Checkpoints
 
-pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
 
 

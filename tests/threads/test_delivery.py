@@ -18,8 +18,6 @@ from threads.journal.records import Intent
 from threads.wording import MAYBE_REPEAT
 from transports.shared.delivery.outbox import Outbox
 
-pytestmark = pytest.mark.anyio
-
 HOURS = timedelta(hours=3)
 
 

@@ -6,14 +6,12 @@ import errno
 import logging
 
 import anyio
-import pytest
 
 from tests.sim.loop import virtual_time
 from tests.world import T1, T2, FaultyDisk, inline
 from threads.log import MAX_WAITING, Log, LogEntry, entries
 from threads.store.disk import File
 
-pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
 
 

@@ -12,8 +12,6 @@ from threads import wording
 from threads.actor.questions import Questions
 from threads.model import Answer, Option, Question, chosen
 
-pytestmark = pytest.mark.anyio
-
 QUESTION = Question("May I?", (Option("Yes", approve=True), Option("No", approve=False)), lambda _: True)
 YES, NO = Answer(approved=True, by=ANN.id), Answer(approved=False, by=ANN.id)
 

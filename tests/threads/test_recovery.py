@@ -18,8 +18,6 @@ from threads.model import ThreadId, TurnSettled
 from threads.store.checksummed_lines import encode
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 

@@ -10,8 +10,6 @@ import pytest
 from tests.sim.loop import SimLoop
 from threads.actor.slots import Slots
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(params=range(5))
 def anyio_backend(request):

@@ -21,8 +21,6 @@ from tests.world import Scripted, calls, says
 from threads.model import Image, TextDelta, ThinkingDelta
 from threads.store.image_header import LONG_SIDE, read_header
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(params=["slack", "discord"])
 async def bot(request, tmp_path):

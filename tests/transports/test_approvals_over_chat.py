@@ -16,8 +16,6 @@ from tests.transports.question import ASKS
 from tests.transports.settling import until_settled
 from tests.world import calls, says
 
-pytestmark = pytest.mark.anyio
-
 LS = calls("shell", command="ls -l")
 NOT_YOURS, NOT_OPEN = "not yours", "no question of mine open"
 

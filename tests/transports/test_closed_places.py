@@ -10,8 +10,6 @@ from tests.transports.chats import told
 from tests.transports.settling import until_settled
 from tests.world import Scripted, says
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def bot(chat, tmp_path):

@@ -41,8 +41,6 @@ from threads.model import (
 )
 from transports.console import Console
 
-pytestmark = pytest.mark.anyio
-
 EVENTS: list[TurnEvent] = [
     Taken("hi", "U1"),
     TurnStarted("hi", "U1"),

@@ -22,8 +22,6 @@ from threads.model import Message, ToolCall
 from transports.discord.api.rest import MAX_PAGE
 from transports.slack.api.rate_limits import RateLimits
 
-pytestmark = pytest.mark.anyio
-
 AHEAD_S = 60
 
 

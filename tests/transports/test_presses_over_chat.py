@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import anyio
-import pytest
 
 from bot.config.settings import Access, Recovery
 from bot.ports.errors import ModelUnavailable
@@ -12,8 +11,6 @@ from bot.routing.access import allowed
 from tests.transports.settling import until_settled
 from tests.world import Scripted, says
 from threads.model import Option, Question
-
-pytestmark = pytest.mark.anyio
 
 ROWS = {"slack": "blocks", "discord": "components"}
 """Where a fake keeps the buttons of a message."""

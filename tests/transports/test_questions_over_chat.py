@@ -14,8 +14,6 @@ from bot.ports.tool import Arguments
 from tests.transports.approval_bot import SECRET, ApprovalBot
 from tests.world import calls, says
 
-pytestmark = pytest.mark.anyio
-
 POSTGRES, SQLITE = "1. Postgres", "2. SQLite"
 ASK = {"question": "Which database?", "answers": ["Postgres", "SQLite"]}
 LEAD = "The assistant asks"

@@ -27,8 +27,6 @@ from threads.model import Incoming
 from threads.scheduled_messages import scheduled_id
 from threads.wording import first_cause
 
-pytestmark = pytest.mark.anyio
-
 EVERYWHERE = pytest.mark.parametrize("chat", ["slack", "discord", "web"], indirect=True)
 """A story of one person, which the page tells as well."""
 

@@ -70,7 +70,7 @@ class Source(Protocol):
 
 
 class Documents(Protocol):
-    """Reads files and pages from outside, which may be hostile. Both methods raise OSError for one that is shut."""
+    """Reads hostile files and pages. Both methods raise OSError for a file that cannot be opened."""
 
     async def text_of(
         self, data: bytes | Path, media_type: str, name: str = "", *, site: bool = False

@@ -20,7 +20,7 @@ class PathArguments(Arguments):
     path: str
 
     def subject(self) -> str:
-        """Return the normalize path; raises `ToolDenied` for one that leads out."""
+        """Return the normalized path; raises `ToolDenied` for one that leads out."""
         return normalize(self.path)
 
 

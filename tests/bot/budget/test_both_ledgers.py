@@ -23,7 +23,6 @@ from tests.patience import WITHIN_S
 from threads.store.disk import PosixDisk
 from threads.store.disk_threads import DiskThreads
 
-pytestmark = pytest.mark.anyio
 HARD = Policy(True, 0.8, {"thread": 1_000_000})
 now = partial(datetime.now, UTC)
 

@@ -19,8 +19,6 @@ from bot.host.extension import extensions_of, thread_commands
 from bot.ports.config_error import ConfigInvalid
 from tests.serving import serving
 
-pytestmark = pytest.mark.anyio
-
 MANUAL = Path(__file__).parents[3] / "docs" / "extensions.md"
 
 WEATHER = '''

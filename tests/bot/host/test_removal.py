@@ -73,6 +73,12 @@ def test_a_setting_of_an_extension_that_is_not_here_says_whose_it_is(without, na
     assert listed.stdout.count("\n  brings ") == len(BUILT_IN) - 1
 
 
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_without_one_extension_the_rest_starts_and_chats(without, name):
+    said = without(name)("chat", said="hello\n")
+    assert (said.returncode, "I am offline/demo" in said.stdout) == (0, True), said.stderr
+
+
 def test_without_playbooks_a_play_is_an_unknown_command(without):
     run = without("playbooks")
     assert run("check").returncode == 0

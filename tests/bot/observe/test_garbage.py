@@ -4,13 +4,11 @@ import gc
 import weakref
 
 import anyio
-import pytest
 
 from bot.observe.supervision import COLLECT_EVERY_S, collect_garbage
 from tests.sim.loop import virtual_time
 
 anyio_backend = virtual_time
-pytestmark = pytest.mark.anyio
 
 
 class Node:

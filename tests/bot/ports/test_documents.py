@@ -6,7 +6,6 @@ import pytest
 from bot.ports.documents import MOST_TEXT, UNREAD, PlainDocuments
 from threads.store.attachments import Extracted, ModelImage
 
-pytestmark = pytest.mark.anyio
 PLAIN = PlainDocuments(anyio.to_thread.run_sync)
 
 

@@ -10,7 +10,6 @@ from tests.world import T1, T2, Platform, Scripted, message, running
 from threads.errors import TransportUnavailable
 from threads.model import Outgoing
 
-pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
 
 COMMAND = message(1, "/status")

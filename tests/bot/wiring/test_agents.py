@@ -25,8 +25,6 @@ from tests.hostile.bench import open_harness
 from tests.world import inline, state_file
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 HERE, ELSEWHERE = Place("slack", "T1", "C1", "U1"), Place("slack", "T1", "C2", "U1")
 GIVEN = {
     "model": "offline/demo",

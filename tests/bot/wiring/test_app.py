@@ -5,14 +5,11 @@ from __future__ import annotations
 import threading
 
 import anyio
-import pytest
 
 from bot.wiring import app
 from tests.patience import WITHIN_S
 from tests.serving import serving
 from threads.store.disk import PosixFile
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_disk_that_hangs_delays_the_end_of_the_process_only_so_long(tmp_path, monkeypatch):

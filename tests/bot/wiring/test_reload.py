@@ -17,8 +17,6 @@ from bot.wiring.reload import LOOK_S, Reload
 from tests.sim.loop import virtual_time
 from tests.world import inline
 
-pytestmark = pytest.mark.anyio
-
 anyio_backend = virtual_time
 
 GOOD = {"model": "offline/demo", "system": "Old."}

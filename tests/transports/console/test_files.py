@@ -14,8 +14,6 @@ from threads.model import Attachment
 from transports.console import Console, files
 from transports.console.parse import thread_id
 
-pytestmark = pytest.mark.anyio
-
 MAIN = thread_id("main")
 
 

@@ -13,8 +13,6 @@ from threads.model import Outgoing, TextDelta, TurnSettled
 from transports.console import Console, parse
 from transports.console.parse import thread_id
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def piped():

@@ -14,8 +14,6 @@ import pytest
 
 from tests.transports.console.screen import Screen, show
 
-pytestmark = pytest.mark.anyio
-
 
 class Window:
     """A terminal window with the scripted console in it."""

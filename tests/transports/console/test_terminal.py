@@ -11,8 +11,6 @@ from threads.model import Outgoing, TextDelta
 from transports.console.parse import thread_id
 from transports.console.terminal import AGAIN
 
-pytestmark = pytest.mark.anyio
-
 CTRL_C, CTRL_D, DOWN, ESCAPE = "\x03", "\x04", "\x1b[B", "\x1b"
 
 

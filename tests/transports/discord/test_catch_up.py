@@ -33,7 +33,6 @@ from transports.shared.backfill.marks import Marks
 
 FILE = Path("/data/discord-marks.json")
 HISTORY = "GET /channels/{}/messages"
-pytestmark = pytest.mark.anyio
 
 
 class Bot(CatchUpBot):

@@ -3,8 +3,6 @@ import pytest
 
 from transports.discord.events.channel_queue import ChannelQueues
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def tasks():

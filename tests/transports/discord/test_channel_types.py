@@ -26,8 +26,6 @@ from threads.errors import TransportRejected, TransportUnavailable
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.values import Place
 
-pytestmark = pytest.mark.anyio
-
 PRIVATE = "700000000000000021"
 
 

@@ -11,8 +11,6 @@ from tests.fakes.discord.ids import BOT_ROLE, CHANNEL, EVERYONE, GUILD, PERMISSI
 from transports.discord.checks import check_discord
 from transports.discord.client import Options
 
-pytestmark = pytest.mark.anyio
-
 
 async def look(discord, token=TOKEN, **how):
     base, gateway = discord if isinstance(discord, tuple) else (discord.api_base_url, discord.gateway_url)

@@ -21,8 +21,6 @@ from threads.errors import TransportRejected
 from threads.model import ThreadId
 from transports.shared.bot_loop_guard import IN_A_ROW
 
-pytestmark = pytest.mark.anyio
-
 NAMED = f"<@{BOT}>"
 
 

@@ -21,8 +21,6 @@ from threads.file_store import FileStore
 from threads.store.disk import PosixDisk
 from transports.discord.extension import extension
 
-pytestmark = pytest.mark.anyio
-
 NAMED = f"<@{BOT}>"
 REACT = "PUT /channels/{}/messages/{}/reactions/{}/@me"
 TYPING = "POST /channels/{}/typing"

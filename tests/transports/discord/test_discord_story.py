@@ -25,8 +25,6 @@ from tests.transports.settling import until_settled
 from tests.world import Gate, Scripted, calls, says
 from threads.model import Outgoing, ThreadId
 
-pytestmark = pytest.mark.anyio
-
 NAMED = f"<@{BOT}>"
 
 

@@ -27,8 +27,6 @@ from tests.transports.settling import until_settled
 from tests.world import Gate, Scripted, says
 from threads.wording import undelivered
 
-pytestmark = pytest.mark.anyio
-
 NAMED = f"<@{BOT}>"
 SEND = "POST /channels/{}/messages"
 

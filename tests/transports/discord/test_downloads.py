@@ -18,8 +18,6 @@ from transports.discord.events.downloads import open_download, trusted
 from transports.shared import downloads
 from transports.shared.link.proxy import own_origin
 
-pytestmark = pytest.mark.anyio
-
 NOTES = ("notes.txt", b"some notes", "text/plain")
 
 

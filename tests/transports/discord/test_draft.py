@@ -42,8 +42,6 @@ from transports.discord.markdown.render import MAX_CONTENT, utf16_size
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.thread_opening import Destinations
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def anyio_backend():

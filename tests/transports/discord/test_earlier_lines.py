@@ -14,8 +14,6 @@ from tests.transports.discord.bot import transport
 from tests.transports.settling import beside
 from threads.model import Earlier, ThreadId
 
-pytestmark = pytest.mark.anyio
-
 HISTORY, MESSAGE, PLACE = (f"GET /channels/{{}}{more}" for more in ("/messages", "/messages/{}", ""))
 
 

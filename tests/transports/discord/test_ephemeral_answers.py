@@ -22,8 +22,6 @@ from transports.discord.post import ephemeral_answers as module
 from transports.discord.post.message_pages import CUT, MAX_PARTS
 from transports.shared.live.background_calls import retry_cleanup
 
-pytestmark = pytest.mark.anyio
-
 ANSWER = "PATCH /webhooks/{}/{}/messages/{}"
 FOLLOW_UP = "POST /webhooks/{}/{}"
 RETRY = (Choice("Try again", "/retry 1"),)

@@ -10,8 +10,6 @@ from tests.transports.settling import until_received, until_settled
 from tests.world import Scripted, says
 from transports.discord.events import forwards
 
-pytestmark = pytest.mark.anyio
-
 NAMED = f"<@{BOT}>"
 
 

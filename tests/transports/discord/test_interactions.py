@@ -20,8 +20,6 @@ from transports.discord.events.interactions import (
 )
 from transports.discord.markdown.buttons import choice_buttons, stop_button
 
-pytestmark = pytest.mark.anyio
-
 CALLBACK = "POST /interactions/{}/{}/callback"
 STOP = stop_button("abc")
 [AGAIN] = choice_buttons([Choice("Try again", "/retry 5")])

@@ -18,8 +18,6 @@ from threads.errors import PostFailed, TransportUnavailable
 from threads.model import Choice
 from transports.shared.delivery import outbox, rewrite
 
-pytestmark = pytest.mark.anyio
-
 SEND = "POST /channels/{}/messages"
 EDIT = "PATCH /channels/{}/messages/{}"
 DELETE = "DELETE /channels/{}/messages/{}"

@@ -35,8 +35,6 @@ from threads.model import (
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
 from transports.discord.post.thread_opening import Destinations
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def anyio_backend():

@@ -30,8 +30,6 @@ from transports.discord.events.reply_chains import ReplyChains
 from transports.discord.post import thread_opening
 from transports.discord.post.thread_opening import Destinations
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def anyio_backend():

@@ -12,8 +12,6 @@ from tests.transports.discord.test_reading import V2, number_of
 from tests.transports.settling import until_settled
 from tests.world import Scripted
 
-pytestmark = pytest.mark.anyio
-
 NAMED = f"<@{BOT}>"
 AT_ONCE = 10
 """Messages that wait while a turn runs, which then takes all of them."""

@@ -12,8 +12,6 @@ from threads.model import Author
 from threads.scheduled_messages import scheduled_id
 from transports.discord.post.nonces import question_of, since_of
 
-pytestmark = pytest.mark.anyio
-
 ANN = Author(U1, "ann")
 
 

@@ -41,14 +41,16 @@ from transports.discord.events.slash_commands import (
     matching,
 )
 
-pytestmark = pytest.mark.anyio
-
 CALLBACK = "POST /interactions/{}/{}/callback"
 PUT = "PUT /applications/{}/commands"
 NAMES = ["anthropic/claude-opus", "anthropic/claude-haiku", "openai/gpt", "default"]
 
 THEIRS = ThreadCommand("feed", "/feed CAT [DISH …]", "put " + "fish " * 30 + "into a dish", "The cat is out.")
-USAGES = commands.with_extensions([*thread_commands(Settings()), THEIRS])
+NOT_TAKEN = [
+    ThreadCommand(name, f"/{name} MORE", "", "") for name in ("stop", "feed", "Two_Words!", "x" * 40)
+]
+"""A name that is there already, or that Discord refuses."""
+USAGES = commands.with_extensions([*thread_commands(Settings()), THEIRS, *NOT_TAKEN])
 COMMANDS = {*get_args(commands.Name), *(one.name for one in thread_commands(Settings())), "feed"}
 
 

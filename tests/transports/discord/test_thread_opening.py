@@ -22,8 +22,6 @@ from transports.discord.post.thread_opening import (
     title_of,
 )
 
-pytestmark = pytest.mark.anyio
-
 OPEN = "POST /channels/{}/messages/{}/threads"
 LOOK = "GET /channels/{}"
 

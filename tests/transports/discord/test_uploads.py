@@ -12,8 +12,6 @@ from transports.discord.post import posting
 from transports.discord.post.message_pages import CUT, MAX_PARTS, MOST_PARTS
 from transports.shared.delivery.files import file_name
 
-pytestmark = pytest.mark.anyio
-
 TOO_LONG = MAX_PARTS + 1
 
 

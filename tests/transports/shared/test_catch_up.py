@@ -20,7 +20,6 @@ from transports.slack.events.timestamps import STAMPS
 
 FILE = Path("/data/marks.json")
 UNAVAILABLE = TransportUnavailable("500")
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

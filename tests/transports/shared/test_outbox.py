@@ -17,8 +17,6 @@ from threads.wording import MAYBE_REPEAT
 from transports.base.transport import Capabilities
 from transports.shared.delivery.outbox import Outbox
 
-pytestmark = pytest.mark.anyio
-
 REPLY = Outgoing(ThreadId("memory", "", "c", "r"), "memory::c:m1", "hello", "reply")
 CUT = TransportUnavailable("the look-up was cut off")
 

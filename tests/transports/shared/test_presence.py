@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import anyio
-import pytest
 
 from threads.model import Taken, ThreadId, TurnSettled
 from transports.shared.live import presence as module
 from transports.shared.live.presence import LiveMessage, Presence
-
-pytestmark = pytest.mark.anyio
 
 HERE = ThreadId("slack", "T1", "C1", "1.0")
 

@@ -8,8 +8,6 @@ from threads.errors import PostFailed, TransportRateLimited, TransportRejected, 
 from transports.shared.delivery import rewrite
 from transports.shared.retry import retry
 
-pytestmark = pytest.mark.anyio
-
 LOST = TransportUnavailable("cut")
 
 

@@ -10,8 +10,6 @@ from tests.transports.settling import beside
 from threads.errors import TransportFatal, TransportUnavailable
 from transports.shared.link.supervisor import LONGEST_RETRY_AFTER_S, STEADY_S, LinkDown, Supervisor, pause
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def anyio_backend():

@@ -25,7 +25,6 @@ from transports.slack.events.timestamps import STAMPS
 
 ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 FILE = Path("/data/slack-marks.json")
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

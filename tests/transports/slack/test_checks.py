@@ -21,8 +21,6 @@ from tests.fakes.slack import (
 from transports.slack.checks import check_slack
 from transports.slack.client import Options
 
-pytestmark = pytest.mark.anyio
-
 
 async def run_checks(slack, bot_token=BOT_TOKEN, app_token=APP_TOKEN, **how):
     options = Options(bot_token, app_token, slack if isinstance(slack, str) else slack.api_base_url)

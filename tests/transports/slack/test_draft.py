@@ -28,8 +28,6 @@ from transports.slack.markdown.escape import safe
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.open_fences import TABLE_FOLLOWS, Fences, TableHold
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def anyio_backend():

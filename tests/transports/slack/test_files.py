@@ -24,8 +24,6 @@ from transports.slack.events.downloads import OTHER_KIND, WITHHELD, located, ope
 from transports.slack.events.lookups import Lookups
 from transports.slack.events.parse_message import Me, attachment_of
 
-pytestmark = pytest.mark.anyio
-
 TOKEN = "xoxb-secret-token"
 
 

@@ -23,8 +23,6 @@ from transports.slack.events.catch_up import ChannelHistory
 from transports.slack.events.lookups import Lookups
 from transports.slack.events.timestamps import STAMPS
 
-pytestmark = pytest.mark.anyio
-
 ROOMS, CHANNELS, BUSY, THREADS = 300, 60, 120, 200
 """Channels and direct messages; those in which somebody ever says something; conversations in them."""
 

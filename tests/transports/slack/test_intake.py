@@ -13,8 +13,6 @@ from tests.transports.slack.bot import bot_in
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_what_is_said_first_on_a_new_link_does_not_hide_what_was_missed_before_it(tmp_path):

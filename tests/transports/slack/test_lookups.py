@@ -22,8 +22,6 @@ from transports.slack.events.lookups import LASTS_S, MOST_AT_ONCE, REST_S, Looku
 from transports.slack.events.parse_message import Me, spoken
 from transports.slack.events.timestamps import STAMPS
 
-pytestmark = pytest.mark.anyio
-
 ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 
 

@@ -30,8 +30,6 @@ from transports.slack.post.post_tags import Sent, Tag, fold, orphans, tag_of
 from transports.slack.post.posting import Posting
 from transports.slack.post.rewrite import DraftMessage
 
-pytestmark = pytest.mark.anyio
-
 OUTGOING = Outgoing(ThreadId("slack", "T1", "C1", "1.0"), "k", "")
 ME = Identity("T1", "UBOT", "threadfast", "BBOT", frozenset())
 LINKS = Links(allowed=frozenset(), live=True)

@@ -36,8 +36,6 @@ from transports.slack.live.presence import OUTCOMES, Presence
 from transports.slack.live.thread_status import LOADING, THINKING, title_of
 from transports.slack.post.posting import Posting
 
-pytestmark = pytest.mark.anyio
-
 ME = Identity("T1", "UBOT", "threadfast", "BBOT", frozenset())
 
 

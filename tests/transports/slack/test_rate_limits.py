@@ -21,8 +21,6 @@ from transports.slack.api.rate_limits import (
     rate_of,
 )
 
-pytestmark = pytest.mark.anyio
-
 RATE = st.integers(2, 120).flatmap(lambda n: st.builds(Rate, st.just(n), st.integers(1, n - 1)))
 GAP = st.one_of(st.just(0.0), st.floats(0, 2), st.floats(0, 200))
 

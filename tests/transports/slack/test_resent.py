@@ -24,8 +24,6 @@ from transports.slack.events.intake import Intake
 from transports.slack.events.lookups import Lookups
 from transports.slack.events.timestamps import STAMPS
 
-pytestmark = pytest.mark.anyio
-
 SLOW_S = 0.5
 
 

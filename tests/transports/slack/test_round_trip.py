@@ -15,8 +15,6 @@ from tests.world import Scripted
 from transports.slack.events.message_words import quotations
 from transports.slack.events.parse_message import CANVAS
 
-pytestmark = pytest.mark.anyio
-
 FORWARDED = {"is_share": True, "author_name": "Ben", "fallback": "[no preview available]"}
 
 

@@ -15,8 +15,6 @@ from transports.slack.api.web_api import open_web
 from transports.slack.post.post_tags import since_of
 from transports.slack.post.posting import Posting
 
-pytestmark = pytest.mark.anyio
-
 ANN = Author("U1", "ann")
 
 

@@ -15,8 +15,6 @@ from tests.transports.slack.bot import bot_in, transport
 from tests.world import Gate, Scripted, says
 from threads.model import Outgoing, ThreadId
 
-pytestmark = pytest.mark.anyio
-
 
 def answers(slack, channel, root):
     return [message.text for message in slack.thread(channel, root) if message.ours]

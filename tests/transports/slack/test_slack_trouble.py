@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-import pytest
-
 from tests.fakes.slack import Cut, FakeSlack, Html, Message
 from tests.transports.settling import until_settled
 from tests.transports.slack.bot import bot_in
@@ -20,8 +18,6 @@ from threads.model import (
 )
 from transports.shared.live import background_calls
 from transports.slack import client
-
-pytestmark = pytest.mark.anyio
 
 
 async def assert_answers(slack):

@@ -12,8 +12,6 @@ from tests.transports.slack.virtual import BACKEND, VirtualWeb, count_calls, vir
 from transports.slack.api import thread_history
 from transports.slack.api.thread_history import ENOUGH, MOST_TRIES, PAGE, TRIED_WITHIN_S, Section, newest
 
-pytestmark = pytest.mark.anyio
-
 ROOT = "1700000000.000000"
 LINES = 5_000
 

@@ -44,8 +44,6 @@ from transports.slack.api.api_errors import (
 from transports.slack.api.rate_limits import RateLimits
 from transports.slack.api.web_api import open_web
 
-pytestmark = pytest.mark.anyio
-
 HELLO = {"channel": "C1", "text": "hello"}
 
 

@@ -15,8 +15,6 @@ from tests.transports.web.site import Visitor, visiting
 from transports.web.guard import HEADERS
 from transports.web.routes import TOKEN
 
-pytestmark = pytest.mark.anyio
-
 CHANGES = ["messages", "edit", "delete", "feedback", "files", "leave"]
 ORIGINS = [
     "",

@@ -13,8 +13,6 @@ from threads.store.json_file import JsonFiles
 from transports.web import page
 from transports.web.sessions import Person
 
-pytestmark = pytest.mark.anyio
-
 Settings = settings_model()
 
 

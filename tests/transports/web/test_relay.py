@@ -20,8 +20,6 @@ from transports.web.files import PostedFile
 from transports.web.sessions import Person
 from transports.web.talk import Talk
 
-pytestmark = pytest.mark.anyio
-
 THREAD = ThreadId("web", "", "ann", "t")
 ANN = Person(id="ann")
 

@@ -14,8 +14,6 @@ from tests.transports.web.site import OWNER, Visitor, serving_page, visiting
 from transports.web import talk
 from transports.web.address import Address
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(
     ("address", "name"),

@@ -22,8 +22,6 @@ from threads.model import Outgoing, TextDelta, ThreadId
 from transports.web.address import Address
 from transports.web.server import listen
 
-pytestmark = pytest.mark.anyio
-
 THREAD = ThreadId("web", "", "you", "t")
 
 

@@ -8,8 +8,6 @@ from threads.store.disk import PosixDisk
 from threads.store.json_file import JsonFiles
 from transports.web.sessions import LINK_S, SESSION_S, Person, Sessions, WebState
 
-pytestmark = pytest.mark.anyio
-
 
 class Clock:
     now = datetime(2026, 11, 25, tzinfo=UTC)

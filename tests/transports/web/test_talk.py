@@ -12,8 +12,6 @@ from tests.serving import compatible
 from tests.transports.web.site import Visitor, visiting
 from threads.model import Outgoing, ThreadId, TurnStarted
 
-pytestmark = pytest.mark.anyio
-
 
 def new() -> str:
     return str(uuid.uuid4())

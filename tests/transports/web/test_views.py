@@ -19,8 +19,6 @@ from bot.reports.files import FileReader
 from tests.bot.cli.data_folders import exchange, write_audit, write_thread
 from transports.web.views import Views
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "sk-live-0123456789abcdef0123"
 PAGES = ["/", "/threads", "/thread?id=x", "/why", "/money", "/models", "/audit", "/dead-letters"]
 STATUS = Status(

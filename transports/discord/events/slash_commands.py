@@ -72,14 +72,21 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
         )
         self._channels, self._take, self._models = channels, take, models
         for usage, meaning in commands.items():
-            name, _, words = usage.removeprefix("/").partition(" ")
-            about = _shortened(meaning[:1].upper() + meaning[1:])
-            if name == "model":
-                self._add_model(about, _shortened(words))
-            elif words:
-                self._add_worded(name, about, _shortened(words))
-            else:
-                self._add_plain(name, about)
+            try:
+                self._add(usage, meaning)
+            except (ValueError, app_commands.AppCommandError) as error:  # an extension's: the others stay
+                log.warning("slash.left_out: %s can only be typed: %s", usage, error)
+
+    def _add(self, usage: str, meaning: str) -> None:
+        """Add a command. Raises ValueError and `AppCommandError` for a name that Discord does not take."""
+        name, _, words = usage.removeprefix("/").partition(" ")
+        about = _shortened(meaning[:1].upper() + meaning[1:]) or "…"
+        if name == "model":
+            self._add_model(about, _shortened(words))
+        elif words:
+            self._add_worded(name, about, _shortened(words))
+        else:
+            self._add_plain(name, about)
 
     def _add_plain(self, name: str, meaning: str) -> None:
         @self.command(name=name, description=meaning)

@@ -7,7 +7,6 @@ import pytest
 
 from tests.documents_corpus.check import check, listed
 
-pytestmark = pytest.mark.anyio
 FOLDER = os.environ.get("THREADFAST_DOCUMENTS", "")
 
 

@@ -26,8 +26,6 @@ from tests.bot.extensions.documents import hostile_files as made
 from tests.bot.extensions.documents import office_files as office
 from threads.store.attachments import Extracted
 
-pytestmark = pytest.mark.anyio
-
 
 async def read(data, ending=""):
     return await Reader(anyio.to_thread.run_sync).text_of(data, "", f"a{ending}")

@@ -13,8 +13,6 @@ from bot.extensions.playbooks.runs import Runs
 from tests.bot.extensions.playbooks.test_transitions import run_of, stage
 from tests.world import ANN, T1, inline, message, state_file
 
-pytestmark = pytest.mark.anyio
-
 
 async def no_return(run):
     """Forget nothing: the run is not parked."""

@@ -23,8 +23,6 @@ from tests.serving import FAST, compatible
 from tests.stories.test_run_process import environ, running
 from tests.stories.test_run_process import settings as write_settings
 
-pytestmark = pytest.mark.anyio
-
 FILES = {name.partition(".")[0]: name for name in examples()}
 STAGES = {name: parse_playbook(file, examples()[file]).stages for name, file in FILES.items()}
 

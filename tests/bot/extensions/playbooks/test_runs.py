@@ -14,8 +14,6 @@ from tests.world import T1, message, state_file
 from threads.errors import Fenced
 from threads.journal.records import PendingMessage, Received, Started
 
-pytestmark = pytest.mark.anyio
-
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
 

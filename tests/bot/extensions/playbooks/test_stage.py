@@ -39,8 +39,6 @@ from tests.world import T1, inline, message, says, state_file
 from threads.errors import BotError
 from threads.model import Earlier, Message, Text
 
-pytestmark = pytest.mark.anyio
-
 
 class ShellArguments(Arguments):
     command: str

@@ -11,8 +11,6 @@ from tests.world import message
 from threads.model import Answer, Option, Question, TextDelta, ToolStarted
 from threads.scheduled_messages import due_of, is_command
 
-pytestmark = pytest.mark.anyio
-
 anyio_backend = virtual_time
 
 

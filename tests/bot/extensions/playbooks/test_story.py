@@ -27,8 +27,6 @@ from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.model import Author, Deleted, Edited, StagesChanged
 
-pytestmark = pytest.mark.anyio
-
 BOSS, EVE = Author("U9", "boss"), Author("U5", "eve")
 
 TRIAGE = """\

@@ -22,8 +22,6 @@ from tests.bot.extensions.postgres.test_reports import over_postgres
 from tests.bot.extensions.postgres.workers import Seat, message, workers
 from tests.fakes.postgres import Server
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(scope="module")
 def server():

@@ -32,8 +32,6 @@ from threads.model import ThreadId, message_key
 from threads.store.checksummed_lines import encode
 from threads.store.data_folder import FolderTaken, lock_data_folder, thread_folder
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def old(tmp_path):

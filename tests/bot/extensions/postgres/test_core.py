@@ -23,8 +23,6 @@ from tests.world import T1, Gate, Platform, Scripted, calls, message, running, s
 from threads.errors import StoreUnavailable
 from threads.model import Deleted, ThreadId, TurnLimits, message_key
 
-pytestmark = pytest.mark.anyio
-
 now = partial(datetime.now, UTC)
 
 

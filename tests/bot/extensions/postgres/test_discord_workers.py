@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import anyio
-import pytest
 
 from bot.extensions.postgres.store import PostgresStore
 from bot.routing.commands import with_extensions
@@ -19,8 +18,6 @@ from threads.model import ThreadId
 from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S
 from transports.discord.api.rest import open_rest
 from transports.discord.client import Discord, Options
-
-pytestmark = pytest.mark.anyio
 
 
 def shared(store):

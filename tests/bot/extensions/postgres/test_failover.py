@@ -15,8 +15,6 @@ from tests.fakes.postgres import Server
 from threads.errors import StoreUnavailable
 from threads.model import ThreadId
 
-pytestmark = pytest.mark.anyio
-
 BEFORE = 100
 """Messages that are accepted before the crash. People go on until it has happened."""
 

@@ -37,8 +37,6 @@ from tests.world import ANN, T1, Gate, Platform, Scripted, message, running, say
 from threads.model import Answer, Author, Deleted, Edited, Incoming, Option, Question
 from transports.base.transport import Capabilities
 
-pytestmark = pytest.mark.anyio
-
 now = partial(datetime.now, UTC)
 
 

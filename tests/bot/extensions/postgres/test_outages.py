@@ -36,8 +36,6 @@ from tests.serving import KEYS, Chat, serving
 from tests.world import T1
 from threads.errors import StoreUnavailable
 
-pytestmark = pytest.mark.anyio
-
 FAILS = """
 CREATE SEQUENCE failure;
 GRANT ALL ON SEQUENCE failure TO PUBLIC;

@@ -23,8 +23,6 @@ from transports.web import relay
 from transports.web.events import history_events
 from transports.web.page_history import ThreadHistory
 
-pytestmark = pytest.mark.anyio
-
 ASKS = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
 
 

@@ -12,8 +12,6 @@ from tests.patience import WITHIN_S
 from tests.serving import KEYS, Chat, serving
 from tests.stories.test_run_process import environ, running
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_another_worker_goes_on_in_the_stage_where_the_first_one_ended(dsn, tmp_path):
     chat, store = Chat(), {"kind": "postgres", "dsn": "env:DATABASE_URL"}

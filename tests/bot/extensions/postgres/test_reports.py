@@ -26,8 +26,6 @@ from tests.bot.extensions.postgres.workers import THREAD, workers
 from tests.world import Platform, Scripted, calls, message, running, says
 from threads.model import ThreadId
 
-pytestmark = pytest.mark.anyio
-
 OTHER = ThreadId("fake", "T1", "C1", "1700000000.000001")
 VARIES = re.compile(r"\d{4}-\d\d-\d\d( |T|, )?|\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00)?|\b[0-9a-f]{8}\b")
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import psycopg
-import pytest
 
 from tests.bot.extensions.postgres.workers import Seat
-
-pytestmark = pytest.mark.anyio
 
 
 async def restored(dsn):

@@ -12,8 +12,6 @@ import pytest
 from bot.extensions.postgres import session as module
 from bot.extensions.postgres.session import DatabaseSession, Pool, SessionLost
 
-pytestmark = pytest.mark.anyio
-
 PID = "SELECT pg_backend_pid()"
 LATE = "INSERT INTO role (name, worker) VALUES ('late', 1)"
 DONE = "SELECT count(*) FROM role"

@@ -13,8 +13,6 @@ from tests.patience import WITHIN_S
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.store.json_file import JsonState
 
-pytestmark = pytest.mark.anyio
-
 
 class Names(JsonState):
     names: tuple[str, ...] = ()

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 import anyio
-import pytest
 
 from bot.config.settings import Settings
 from bot.extensions.postgres.session import SHARED
@@ -17,8 +16,6 @@ from tests.bot.extensions.postgres.workers import rows, workers
 from tests.patience import WITHIN_S
 from tests.serving import FAST, KEYS, Chat, serving
 from tests.world import T1
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_bot_says_that_the_database_is_away_and_nothing_once_it_is_back(server, tmp_path):

@@ -25,8 +25,6 @@ from threads.journal.records import Received, record_adapter
 from threads.model import Deleted, Edited
 from threads.store.checksummed_lines import encode
 
-pytestmark = pytest.mark.anyio
-
 CUTS = 12
 CUT = (
     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = ANY (ARRAY{shared}::int[]) "

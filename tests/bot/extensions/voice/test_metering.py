@@ -19,8 +19,6 @@ from tests.bot.llm.test_metering import Fake, accounting, answers, fails
 from tests.tool_context import unheard
 from threads.model import File
 
-pytestmark = pytest.mark.anyio
-
 COUNTS = st.builds(
     AudioUsage,
     input=st.integers(0, 10**6),

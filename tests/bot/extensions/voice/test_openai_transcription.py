@@ -22,8 +22,6 @@ from tests.fakes.http import Cut, Garbage, Reply, Stall, Wait
 from tests.fakes.openai import FakeOpenAI, by_seconds, by_tokens, fault, transcript
 from threads.model import File
 
-pytestmark = pytest.mark.anyio
-
 OGG = b"OggS\0\xff binary \r\n--"
 SOUND = File("holiday in Rome.ogg", "", "audio/ogg")
 CANARY = "canary-5417"

@@ -18,8 +18,6 @@ from tests.serving import Chat, compatible, openai, serving
 from tests.world import message
 from threads.model import Attachment, ToolFinished, ToolStarted
 
-pytestmark = pytest.mark.anyio
-
 VOICE = Attachment("V", "voice-message.ogg", "audio/ogg", 4_000, voice=True)
 SONG = Attachment("S", "song.mp3", "audio/mpeg", 4_000)
 WHISPER = "openai/whisper-1"
