@@ -152,7 +152,7 @@ class Routes:
             Route("/api/feedback", change(self._feedback), methods=["POST"]),
             Route("/api/files", change(self._take_file), methods=["POST"]),
             Route("/files/{thread}/{stored}", read(self._file)),
-            Mount("/static", StaticFiles(directory=HERE / "static")),
+            Mount("/static", StaticFiles(directory=HERE / "static", packages=[("bot.page", "static")])),
         ]
         if self._views:
             routes.append(Mount("/look", _AdminsOnly(self._looks(), self._admin)))

@@ -21,6 +21,7 @@ ANSWERED = 'threadfast_messages_total{outcome="answered",transport="fake"} 1.0'
 pytestmark = pytest.mark.usefixtures("restored_logging")
 
 
+@pytest.mark.needs("metrics")
 async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch, free_tcp_port):
     seat = Chat()
     monkeypatch.setattr(run, "_transports", lambda *_: [seat])
