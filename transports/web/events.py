@@ -1,18 +1,21 @@
 """What happens in a thread, as the page is told; pure. Each event is an ``op``, the ``id`` of its message, and more.
 
+Text comes as ``delta`` (more of it) and ``reset`` (what came since the last tool is taken back), of which the feed
+makes drafts.
+
 | op         | more                             | it says                                                      |
 |------------|----------------------------------|--------------------------------------------------------------|
 | message    | text, author, at, files          | a person sent it                                             |
 | edit       | text                             | its text is another now                                      |
 | started    |                                  | its turn began                                               |
-| delta      | text                             | more of the answer                                           |
-| reset      |                                  | the text since the last tool is taken back                   |
+| draft      | part, changes                    | the answer so far, between two tools (`live_markdown`)        |
 | thinking   |                                  | the model reasons                                            |
 | wait       | reason, until, attempt, attempts | the turn waits, until an instant or for a person             |
 | resumed    |                                  | the wait is over                                             |
 | tool       | call, name, label, arguments     | a tool runs                                                  |
 | tool_done  | call, ok, result                 | it ended                                                     |
-| post       | key, kind, tree, choices, at     | something was posted, or replaces what had this key          |
+| post       | key, kind, tree, choices, at     | something was posted, or replaces what had this key; ``same`` |
+|            |                                  | blocks of an answer are shown already; ``text``: as written  |
 | file       | key, name, size, address         | a file was posted; ``elsewhere``: another worker has it      |
 | spent      | model, tokens, cached, cost      | what the answer used                                         |
 | closed     | key, decision                    | a question was decided or answered, or time ran out          |
@@ -144,10 +147,15 @@ def post_event(outgoing: Outgoing, at: str) -> Event:
         "id": outgoing.reply_to or outgoing.key,
         "key": outgoing.reply_to if answers else outgoing.key,
         "kind": outgoing.kind,
-        "tree": cast("JsonValue", tree(outgoing.text)),
+        **_words(outgoing.kind, outgoing.text),
         "choices": choices,
         "at": at,
     }
+
+
+def _words(kind: str, text: str) -> Event:
+    words: Event = {"tree": cast("JsonValue", tree(text))}
+    return {**words, "text": clean(text)} if kind == "reply" else words  # what its button copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +199,7 @@ def _of_entry(entry: LogEntry, shown: str) -> Iterator[Event]:
         case kind:
             key = entry.closed.key if entry.closed else entry.message_id
             post: Event = {"op": "post", "key": key, "kind": kind, "choices": [], "at": entry.at}
-            yield {**post, "tree": cast("JsonValue", tree(entry.text))}
+            yield {**post, **_words(kind, entry.text)}
             if entry.closed:
                 yield _closed(entry.closed)
 

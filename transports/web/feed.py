@@ -1,5 +1,8 @@
 """What a page is told: the events of its threads, numbered, so that a lost connection goes on without gap or double.
 
+Text is told as changes of its Markdown (`transports.web.live_markdown`). They are made when a page reads, so that
+many pieces of a fast answer are one change.
+
 A feed is a bounded ring of events. A page reads it at its own pace from the last number that it has seen; one that
 has fallen behind the ring, or comes from before a restart, begins with a snapshot. So a page that stops reading costs
 one number. Of an unsettled message a feed keeps all that the page has to know, with the pieces of its text joined.
@@ -9,15 +12,18 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
+from time import perf_counter
+from typing import cast
 
 from cachetools import FIFOCache
 from pydantic import JsonValue
 
 from transports.shared.buttons import is_control
+from transports.web.live_markdown import Change, LiveMarkdown
 
 Event = dict[str, JsonValue]
 
@@ -58,6 +64,10 @@ class Ring:
         self._bytes += len(line)
         while len(self._events) > RING_EVENTS or (self._bytes > RING_BYTES and len(self._events) > 1):
             self._bytes -= len(self._events.popleft())
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the pages: there is something for them."""
         for wake in self._watching:
             wake()
 
@@ -70,8 +80,7 @@ class Ring:
         """Begin again: every page gets a snapshot."""
         self.clear()
         self.last += 1
-        for wake in self._watching:
-            wake()
+        self.wake()
 
     def since(self, number: int) -> list[bytes] | None:
         """Return the events after that number; None if some of them are gone."""
@@ -98,12 +107,15 @@ class Ring:
 class _Message:
     """What a page has to know of a message. ``began``: its turn has begun. ``origin``: the worker that tells.
 
-    The events of a settled one are stored as JSON, which takes a fraction of the memory.
+    ``parts`` are its answer so far, between tools, the last of which ``goes_on``. The events of a settled one are
+    stored as JSON, which takes a fraction of the memory.
     """
 
     origin: str = ""
     began: bool = False
     settled: bool = False
+    parts: list[LiveMarkdown] = field(default_factory=list)
+    goes_on: bool = False
     _live: list[Event] = field(default_factory=list)
     _stored: str = "[]"
 
@@ -113,8 +125,42 @@ class _Message:
         return stored
 
     def note(self, event: Event) -> None:
+        match event["op"]:
+            case "delta":
+                if not self.goes_on:
+                    self.parts.append(LiveMarkdown())
+                self.parts[-1].grow(str(event["text"]))
+                self.goes_on = True
+            case "tool":
+                self.goes_on = False
+            case "reset" if self.goes_on:
+                self.parts[-1] = LiveMarkdown()
+            case "settled":
+                self.parts = []
+            case _:
+                pass
         events = self._after(event, self.events)
         self._live, self._stored = ([], json.dumps(events)) if self.settled else (events, "[]")
+
+    def changes(self, message_id: str) -> Iterator[Event]:
+        """Yield what pages have not been told of the answer so far."""
+        for place, part in enumerate(self.parts):
+            if changes := part.changes():
+                yield _draft(message_id, place, changes)
+
+    def draft(self, message_id: str) -> Iterator[Event]:
+        """Yield the answer so far, for a page that has nothing of it."""
+        for place, part in enumerate(self.parts):
+            yield _draft(message_id, place, [[[], 0, "", part.nodes]])
+
+    def empty_part(self, message_id: str) -> Event:
+        """Return what takes the text since the last tool back."""
+        return _draft(message_id, len(self.parts) - 1, [[[], 0, "", []]] if self.goes_on else [])
+
+    def same_blocks(self, tree: Sequence[object]) -> int:
+        """Return how many blocks of *tree* are shown already, at its beginning."""
+        shown = (node for part in self.parts for node in part.nodes)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(tree, shown, strict=False)))
 
     def _after(self, event: Event, events: list[Event]) -> list[Event]:
         match event["op"]:
@@ -142,14 +188,22 @@ class _Message:
         return events
 
 
+def _draft(message_id: str, place: int, changes: Sequence[Change]) -> Event:
+    return {"op": "draft", "id": message_id, "part": place, "changes": cast("JsonValue", changes)}
+
+
 class Feed:
-    """The events of one thread, its first words here, and which of its last ``posts`` are shown, by key."""
+    """The events of one thread, its first words here, and which of its last ``posts`` are shown, by key.
+
+    ``cost_s`` is how long the last reading of its text took.
+    """
 
     def __init__(self) -> None:
-        self.title = ""
+        self.title, self.cost_s = "", 0.0
         self.ring = Ring()
         self.posts: FIFOCache[str, str] = FIFOCache(MOST_POSTS)
         self._unheard: Event | None = None
+        self._written: set[str] = set()
         self._messages: OrderedDict[str, _Message] = OrderedDict()
 
     @property
@@ -180,7 +234,7 @@ class Feed:
         Who serves a message tells of it: what another worker, or *anew* the same, had told before is forgotten.
         """
         known = self._messages.get(str(event["id"]))
-        if known is None and event["op"] == "settled":
+        if known is None and event["op"] in {"settled", "reset"}:
             return  # it was settled before this process began: the thread's log has all of it
         if event["op"] == "told":
             self._unheard = event
@@ -189,9 +243,34 @@ class Feed:
             self._messages[str(event["id"])] = _Message(origin)
             self._note(event, origin)
             self.ring.reset()
-        else:
+        elif event["op"] == "delta":
             self._note(event, origin)
-            self.ring.append(event)
+            self._written.add(str(event["id"]))
+            self.ring.wake()
+        else:
+            self.write_out()
+            told = self._as_told(event, known)
+            self._note(event, origin)
+            self.ring.append(told)
+
+    def _as_told(self, event: Event, known: _Message | None) -> Event:
+        """Return an event as pages are told that have seen all before it."""
+        if known and event["op"] == "reset":
+            return known.empty_part(str(event["id"]))
+        if known and event["op"] == "post" and event.get("key") == event["id"]:
+            return {**event, "same": known.same_blocks(cast("list[object]", event["tree"]))}
+        return event
+
+    def write_out(self) -> None:
+        """Put the text that came since the last time into the ring, for the pages that read it now."""
+        began = perf_counter()
+        for message_id in self._written:
+            if message := self._messages.get(message_id):
+                for change in message.changes(message_id):
+                    self.ring.append(change)
+        if self._written:
+            self.cost_s = perf_counter() - began
+        self._written.clear()
 
     def _note(self, event: Event, origin: str) -> None:
         text = str(event.get("text", ""))
@@ -229,8 +308,10 @@ class Feed:
 
     def noted(self) -> Iterator[Event]:
         """Yield all that is known of the recent messages, in an order that leads to their present state."""
-        for message in self._messages.values():
-            yield from message.events
+        self.write_out()
+        for message_id, message in self._messages.items():
+            yield from (event for event in message.events if event["op"] != "delta")
+            yield from message.draft(message_id)
 
 
 class Feeds:

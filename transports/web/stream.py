@@ -31,6 +31,9 @@ PACE_S, WRITES_PER_S = 0.04, 1_000
 The first text goes out at once. What comes meanwhile goes out together, after that time.
 """
 
+SHARE = 10
+"""Of the time between two writes, the reading of the text as Markdown takes at most one part in so many."""
+
 PING_S = 20.0
 """Seconds of silence after which a line without meaning goes out, so that a dead connection is noticed."""
 
@@ -39,7 +42,7 @@ WRITE_S = 30.0
 
 RETRY_MS = 1_000
 _ID = re.compile(rf"{PROCESS}\.(\d{{1,15}})\.(\d{{1,15}})")
-_DELTA = b'{"op":"delta"'
+_DRAFT = b'{"op":"draft"'
 _HEADERS = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
 
 
@@ -68,6 +71,10 @@ class Stream:
         self._seen = (int(seen[1]), int(seen[2])) if seen else (-1, -1)
         self._news = anyio.Event()
         self._ended = False
+
+    @property
+    def _cost_s(self) -> float:
+        return self._feed.cost_s if self._feed else 0.0
 
     def end(self) -> None:
         """End the stream: the bot stops."""
@@ -108,8 +115,8 @@ class Stream:
             self._news = anyio.Event()
             if lines := await self._lines():
                 yield _chunk(lines, self._seen)
-                if lines[-1].startswith(_DELTA):
-                    await anyio.sleep(max(PACE_S, len(self._streams) / WRITES_PER_S))
+                if lines[-1].startswith(_DRAFT):
+                    await anyio.sleep(max(PACE_S, len(self._streams) / WRITES_PER_S, self._cost_s * SHARE))
                 else:
                     await anyio.lowlevel.checkpoint()
                 continue
@@ -125,6 +132,7 @@ class Stream:
         told = [_line({"op": "list"})] if listed is None else listed
         names = self._names.last
         if self._feed:
+            self._feed.write_out()
             events = self._feed.ring.since(number)
             if events is None:
                 # What came while the log was read is in the feed, and is told once more: that changes nothing.

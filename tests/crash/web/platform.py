@@ -26,7 +26,7 @@ from tests.transports.web.process import free_port
 from tests.transports.web.site import Visitor
 from transports.web.sessions import Person, sign_link
 
-STEPS = ("accepted", "started", "delta", "post", "settled")
+STEPS = ("accepted", "started", "draft", "post", "settled")
 """Steps that a death may follow, as a page sees them."""
 
 AGAIN_S = 0.1

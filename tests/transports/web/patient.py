@@ -22,6 +22,18 @@ def words(tree: list[Any]) -> str:
     return "".join(node if isinstance(node, str) else words(node[2:]) + _end(node) for node in tree)
 
 
+def apply_change(tree: list[Any], change: list[Any]) -> None:
+    """Change a tree as the page does."""
+    path, keep, more, nodes = change
+    inside, first = tree, 0
+    for place in path:
+        inside, first = inside[first + place], 2
+    del inside[first + keep :]
+    if more:
+        inside[-1] += more
+    inside.extend(nodes)
+
+
 def _end(node: list[Any]) -> str:
     return "\n" if node[0] in {"p", "pre", "li", "br"} else ""
 
@@ -30,10 +42,14 @@ class Shown:
     """One message: its state, and by key what stands under it, in the order of appearance."""
 
     def __init__(self) -> None:
-        self.state, self.text, self.draft = "waiting", "", ""
-        self.shown = 0  # characters of the draft that a reset leaves
+        self.state, self.text = "waiting", ""
+        self.parts: list[list[Any]] = []
         self.posts: dict[str, Fields] = {}
         self.files: dict[str, Fields] = {}
+
+    @property
+    def draft(self) -> str:
+        return "".join(map(words, self.parts)).strip()
 
     def apply(self, event: Fields) -> None:
         match event["op"]:
@@ -41,22 +57,20 @@ class Shown:
                 self.text = event["text"]
             case "started" if self.state == "waiting":
                 self.state, self.text = "running", event["text"]
-            case "delta":
-                self.draft += event["text"]
-            case "tool":
-                self.shown = len(self.draft)
-            case "reset":
-                self.draft = self.draft[: self.shown]
+            case "draft":
+                self.parts += [[] for _ in range(event["part"] + 1 - len(self.parts))]
+                for change in event["changes"]:
+                    apply_change(self.parts[event["part"]], change)
             case "post":
                 self.posts[event["key"]] = {**event}
                 if event["key"] == event["id"]:
-                    self.draft = ""
+                    self.parts = []
             case "file":
                 self.files[event["key"]] = event
             case "closed" if event["key"] in self.posts:
                 self.posts[event["key"]] |= {"choices": [], "decision": event["decision"]}
             case "settled":
-                self.state, self.draft = event["outcome"], ""
+                self.state, self.parts = event["outcome"], []
                 for post in self.posts.values():
                     if post["kind"] == "notice" and post["choices"]:
                         post |= {"choices": [], "decision": "Not decided."}

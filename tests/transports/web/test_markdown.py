@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.patience import WITHIN_S
-from transports.web.markdown import LONGEST, TAGS, tree
+from transports.web import formulas
+from transports.web.markdown import LONGEST, MOST_FORMULAS, TAGS, tree
 
 
 def nodes(found):
@@ -74,18 +75,87 @@ def test_a_very_long_text_is_not_laid_out():
 
 
 @given(
-    st.lists(st.sampled_from([*"ab *_`~#>|-[]()!<>&\n1.", "http://x", "javascript:"]), max_size=60).map(
-        "".join
-    )
+    st.lists(
+        st.sampled_from(
+            [*"ab *_`~#>|-[]()!<>&\n1.$^{}\\", "http://x", "javascript:", "$$", r"\href{javascript:a}"]
+        ),
+        max_size=60,
+    ).map("".join)
 )
 def test_whatever_the_text_only_known_tags_and_attributes_come_out(text):
     for node in nodes(tree(text)):
         if isinstance(node, str):
             continue
         tag, attributes = node[:2]
-        assert tag in TAGS | {"span"}
-        assert set(attributes) <= {"href", "start", "lang"}
+        assert tag in TAGS | {"span"} | formulas.TAGS
+        assert set(attributes) <= {"href", "start", "lang", "size", "task", "align"} | formulas.ATTRIBUTES
         assert attributes.get("href", "https://").lower().startswith(("https://", "http://", "mailto:"))
+
+
+def test_headings_have_their_size_and_leave_no_level_out():
+    found = tree("### a\n\n# b\n\n#### c\n\n## d\n\n> # e")
+    assert [(node[0], node[1]["size"]) for node in nodes(found) if node[0][0] == "h"] == [
+        *[("h3", "3"), ("h3", "1"), ("h4", "4"), ("h4", "2"), ("h3", "1")]
+    ]
+
+
+def test_a_list_of_tasks_shows_what_is_done():
+    assert tree("- [ ] a\n- [x] **b**\n- [y] c") == [
+        [
+            "ul",
+            {},
+            ["li", {"task": ""}, "☐ a"],
+            ["li", {"task": ""}, "☑ ", ["strong", {}, "b"]],
+            ["li", {}, "[y] c"],
+        ]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "display"),
+    [
+        ("$x$", "inline"),
+        (r"so \(x\)", "inline"),
+        ("$$x$$", "block"),
+        ("$$\nx\n= y\n- z\n$$", "block"),
+        ("\\[\nx\n\\]", "block"),
+        ("- a\n  $$\n  x\n  $$", "block"),
+    ],
+)
+def test_a_formula_is_mathml(text, display):
+    [(tag, attributes, *_)] = [node for node in nodes(tree(text)) if node[0] == "math"]
+    assert (tag, attributes) == ("math", {"display": display})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "costs $5 and $10",
+        "$5-$10",
+        "between $5 and 10$",
+        "$HOME and $PATH",
+        r"\$x\$",
+        "`$x$`",
+        "US$100 or A$50",
+        "$$\na\n\nb\n$$",
+    ],
+)
+def test_money_names_and_code_are_no_formulas(text):
+    assert "math" not in [node[0] for node in nodes(tree(text))]
+
+
+@pytest.mark.parametrize(
+    "text", [r"\frac", "{" * 300, "x^" * 300 + "x", "a" * 2_000, r"\left(" * 100, "_" * 900]
+)
+def test_a_formula_that_is_none_is_shown_as_it_was_written(text):
+    assert tree(f"$${text}$$")[0][:2] in (["code", {}], ["p", {}])
+    assert text[:20] in json.dumps(tree(f"$${text}$$")).replace("\\\\", "\\")
+
+
+def test_formulas_of_one_text_have_a_bound():
+    found = [node[0] for node in nodes(tree(f"$${'x+' * 400}$$\n\n" * 20))]
+    assert found.count("math") == MOST_FORMULAS // 800
+    assert found.count("code") == 20 - MOST_FORMULAS // 800
 
 
 def test_a_column_of_numbers_is_aligned_and_no_other_style_gets_through():

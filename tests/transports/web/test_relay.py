@@ -71,6 +71,7 @@ class Reader:
     def read(self, page: Page, number: int) -> int:
         """Tell a page what came after this number, as its stream does, and return the new number."""
         feed = self.talk._feeds.of(str(THREAD))
+        feed.write_out()
         lines = feed.ring.since(number)
         told = [{"op": "snapshot", "events": [*feed.noted()]}] if lines is None else map(json.loads, lines)
         for event in told:
@@ -78,8 +79,9 @@ class Reader:
         return feed.ring.last
 
     def shown(self) -> list[tuple]:
-        feed = self.talk._feeds.of(str(THREAD))
-        return [(event["op"], event["id"], event.get("text", "")) for event in feed.noted()]
+        known = self.talk._feeds.of(str(THREAD))._messages.values()
+        events = [event for message in known for event in message.events]
+        return [(event["op"], event["id"], event.get("text", "")) for event in events]
 
 
 @pytest.fixture
@@ -233,7 +235,8 @@ async def test_a_page_says_which_files_are_at_another_worker(two, apart):
     await settle()
     await b.attach(THREAD, "m1", "f", Path("out.md"), "out.md")
     await settle()
-    files = [[*page.talk._feeds.of(str(THREAD)).noted()][-1] for page in pages]
+    noted = [event for page in pages for event in page.talk._feeds.of(str(THREAD)).noted()]
+    files = [event for event in noted if event["op"] == "file"]
     assert [file.get("elsewhere", False) for file in files] == [apart, False]
 
 

@@ -158,9 +158,10 @@ async def test_text_comes_as_it_grows_and_a_retry_takes_it_back(tmp_path):
         async with visiting(tmp_path, fields, model="local/m") as ann, ann.events(thread := new()) as events:
             message = await ann.say("hello", thread)
             await events.until("settled", id=message, outcome="answered")
-            told = [e["op"] for e in events.seen if e["op"] in {"delta", "reset", "wait", "post"}]
-            assert told.index("delta") < told.index("reset") < len(told) - 1
-            assert told[-1] == "post"
+            told = [e for e in events.seen if e["op"] in {"draft", "post"}]
+            [back] = [at for at, e in enumerate(told) if e.get("changes") == [[[], 0, "", []]]]
+            assert 0 < back < len(told) - 1
+            assert told[-1]["op"] == "post"
             assert words(next(e for e in events.seen if e["op"] == "post")["tree"]) == "Good day"
 
 
@@ -198,7 +199,7 @@ async def test_a_stop_keeps_what_was_shown_of_the_answer(tmp_path):
         thread = new()
         async with visiting(tmp_path, fields, model="local/m") as ann, ann.events(thread) as events:
             message = await ann.say("hello", thread)
-            await events.until("delta", id=message)
+            await events.until("draft", id=message)
             await ann.say("/stop", thread)
             end = await events.until("settled", id=message, outcome="stopped")
             assert words(end["tree"]).startswith("The beginning.")

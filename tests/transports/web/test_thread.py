@@ -68,9 +68,25 @@ async def test_a_reset_takes_the_text_since_the_last_tool_back(tmp_path):
             TextReset(),
             TextDelta("right"),
         )
-        await expect(page.locator(".draft")).to_have_text("I look. right")
+        await expect(page.locator(".draft > *")).to_have_text(["I look.", "right"])
         bot.snapshot()
-        await expect(page.locator(".draft")).to_have_text("I look. right")
+        await expect(page.locator(".draft > *")).to_have_text(["I look.", "right"])
+
+
+async def test_finished_blocks_stay_the_same_elements_to_the_end_of_the_answer(tmp_path):
+    text = "# Plan\n\nFirst **this**.\n\n- a\n- b\n\n```py\nx = 1\n```\n\nThe end."
+    async with reading(tmp_path) as (bot, page):
+        bot.tell(Taken("hi", "you"), TurnStarted("hi", "you"), TextDelta(text[:20]))
+        await expect(page.locator(".draft strong")).to_have_count(0)
+        await page.evaluate("document.querySelector('.draft h3').mark = 'kept'")
+        for at in range(20, len(text), 3):
+            bot.tell(TextDelta(text[at : at + 3]))
+        await expect(page.locator(".draft")).to_contain_text("The end.")
+        before = await page.locator(".draft .markdown").inner_html()
+        await bot.site.web.post(Outgoing(THREAD, "web::you:m1", text, "reply", "m1"))
+        await expect(page.locator(".post.reply")).to_contain_text("The end.")
+        assert await page.locator(".post .markdown").inner_html() == before
+        assert await page.evaluate("document.querySelector('.post h3').mark") == "kept"
 
 
 async def test_a_verdict_stays_given_when_the_outcome_is_told_again(tmp_path):

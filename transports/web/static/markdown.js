@@ -1,12 +1,13 @@
 // Builds elements from the tree of transports/web/markdown.py. Text only ever becomes text.
 "use strict";
 
-const TAGS = new Set(
-  ("p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a hr br table thead tbody tr th td span").split(" "),
-);
-const DIRECTED = new Set("p ul ol li blockquote code".split(" "));
-const FROM_RIGHT = /^\P{L}*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
+const TAGS = new Set("p h3 h4 h5 h6 ul ol li blockquote pre code em strong s a hr br table thead tbody tr th td span".split(" "));
+const DIRECTED = new Set("p h3 h4 h5 h6 ul ol li blockquote code table".split(" "));
+const FIRST_LETTER = /\p{L}/u;
+const FROM_RIGHT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 const SAFE = /^(https?:\/\/|mailto:)/i;
+const MATHML = "http://www.w3.org/1998/Math/MathML";
+const LONG = 8000; // characters of code in one element
 
 function el(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -20,38 +21,84 @@ function el(tag, attributes = {}, ...children) {
   return element;
 }
 
-function fromTree(nodes) {
-  return nodes.map((node) => {
-    if (typeof node === "string") return document.createTextNode(node);
-    const [tag, attributes, ...children] = node;
-    if (!TAGS.has(tag)) return document.createTextNode(children.filter((c) => typeof c === "string").join(""));
-    const inside = fromTree(children);
-    if (tag === "a") {
-      if (!SAFE.test(attributes.href)) return el("span", {}, ...inside);
-      return el("a", { href: attributes.href, rel: "noopener noreferrer nofollow", target: "_blank" }, ...inside);
-    }
-    if (tag === "pre") return codeBlock(attributes.lang || "", children.join(""));
-    if (tag === "table") return el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, directed("table", {}, inside));
-    if (/^h[1-6]$/.test(tag)) return directed("h4", {}, inside);
-    const shown = { start: attributes.start, align: attributes.align };
-    return DIRECTED.has(tag) ? directed(tag, shown, inside) : el(tag, shown, ...inside);
-  });
+function fromTree(nodes) { return nodes.map(fromNode); }
+
+function fromNode(node) {
+  if (typeof node === "string") return document.createTextNode(node);
+  const [tag, attributes, ...children] = node;
+  if (/^m[a-z]+$/.test(tag)) return formula(tag, attributes, children);
+  const inside = fromTree(children);
+  if (!TAGS.has(tag)) return el("span", {}, ...inside);
+  if (tag === "a") {
+    if (!SAFE.test(attributes.href)) return el("span", {}, ...inside);
+    return el("a", { href: attributes.href, rel: "noopener noreferrer nofollow", target: "_blank" }, ...inside);
+  }
+  if (tag === "pre") return codeBlock(attributes.lang || "", children.join(""));
+  const shown = { start: attributes.start, align: attributes.align };
+  shown.class = attributes.size ? `size-${attributes.size}` : attributes.task != null ? "task" : null;
+  const made = direct(el(tag, shown, ...inside));
+  if (tag !== "table") return made;
+  return holder(el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, made), made);
 }
 
-// In the direction of its first letter. "auto" looks past the children that have a direction of their own.
-function directed(tag, attributes, inside) {
-  const element = el(tag, attributes, ...inside);
-  element.dir = FROM_RIGHT.test(element.textContent) ? "rtl" : "ltr";
+function formula(tag, attributes, children) {
+  const element = document.createElementNS(MATHML, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...fromTree(children));
   return element;
 }
 
+// In the direction of its first letter. "auto" looks past the children that have a direction of their own.
+function direct(element) {
+  const first = DIRECTED.has(element.localName) && FIRST_LETTER.exec(element.textContent);
+  if (first) element.dir = FROM_RIGHT.test(first[0]) ? "rtl" : "ltr";
+  return element;
+}
+
+// An element whose node has its children elsewhere in it.
+function holder(element, inside) {
+  element.inside = inside;
+  return element;
+}
+
+// Applies a change of transports/web/live_markdown.py to the elements of a tree.
+function change(root, [path, keep, more, nodes]) {
+  const way = path.reduce((all, place) => {
+    const next = all.at(-1).childNodes[place];
+    return [...all, next.inside ?? next];
+  }, [root]);
+  const at = way.at(-1);
+  if (at.dataset.code) {
+    if (!keep) at.replaceChildren();
+    addCode(at, more + nodes.join(""));
+  } else {
+    while (at.childNodes.length > keep) at.lastChild.remove();
+    if (more) at.lastChild.appendData(more);
+    at.append(...fromTree(nodes));
+  }
+  way.filter((one) => one !== root && !one.dir).forEach(direct);
+}
+
 function codeBlock(language, text) {
-  const copy = el("button", { type: "button", class: "quiet copy", click: () => copyText(copy, text) }, "Copy");
-  return el(
-    "figure", { class: "code" },
-    el("figcaption", {}, language || "code", copy),
-    el("pre", { tabindex: "0", "aria-label": language ? `Code, ${language}` : "Code" }, el("code", {}, text)),
-  );
+  const code = el("code", { "data-code": "code" });
+  addCode(code, text);
+  const copy = el("button", { type: "button", class: "quiet copy", click: () => copyText(copy, code.textContent) }, "Copy");
+  const pre = el("pre", { tabindex: "0", "aria-label": language ? `Code, ${language}` : "Code" }, code);
+  return holder(el("figure", { class: "code", "data-language": language }, el("figcaption", {}, language || "code", copy), pre), code);
+}
+
+// Long code is in pieces of whole lines: the browser lays out those that are in sight.
+function addCode(code, text) {
+  const last = code.lastChild ?? code.appendChild(el("span"));
+  const all = last.textContent + text;
+  if (all.length <= LONG) {
+    if (last.firstChild) last.firstChild.appendData(text);
+    else last.append(text);
+    return;
+  }
+  const pieces = all.match(new RegExp(`[^]{1,${LONG}}(?:\\n|$)|[^]{1,${LONG}}`, "g"));
+  last.remove();
+  code.append(...pieces.map((piece) => el("span", { class: "lines" }, piece)));
 }
 
 async function copyText(button, text) {

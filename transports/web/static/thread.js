@@ -57,13 +57,11 @@ class Message {
     this.showState();
   }
 
-  on_delta(event) {
+  on_draft(event) {
     this.running();
-    this.draft.append(event.text);
+    while (this.draft.children.length <= event.part) this.draft.append(el("div", { class: "markdown" }));
+    for (const one of event.changes) change(this.draft.children[event.part], one);
   }
-
-  // The text since the last tool is taken back.
-  on_reset() { while (this.draft.lastChild && this.draft.lastChild !== this.shown) this.draft.lastChild.remove(); }
 
   on_thinking() {
     this.running();
@@ -93,8 +91,6 @@ class Message {
     );
     result.hidden = true;
     this.part(`tool ${event.call}`, card, this.tools);
-    if (this.draft.hasChildNodes()) this.draft.append("\n\n");
-    this.shown = this.draft.lastChild;
   }
 
   on_tool_done(event) {
@@ -118,7 +114,7 @@ class Message {
     this.isReply ||= own && event.kind === "reply";
     const post = el(
       "article", { class: `post ${event.kind}`, "aria-label": own ? "Answer" : "Notice" },
-      el("div", { class: "markdown" }, ...fromTree(event.tree)),
+      el("div", { class: "markdown" }, ...this.shown(event, own), ...fromTree(event.tree.slice(own ? event.same ?? 0 : 0))),
       choices.length ? el("div", { class: "choices", role: "group", "aria-label": "Your answer" }, ...choices) : null,
     );
     if (own) {
@@ -128,6 +124,12 @@ class Message {
       this.clearWait();
     }
     this.part(`post ${event.key}`, post, this.posts);
+  }
+
+  // The blocks of the answer that are shown already, for its post: they stay what they are.
+  shown(event, own) {
+    const blocks = [...this.draft.children].flatMap((part) => [...part.childNodes]);
+    return own ? blocks.slice(0, event.same ?? 0) : [];
   }
 
   on_file(event) {

@@ -152,7 +152,7 @@ async def test_a_broken_skill_is_skipped_with_a_reason_and_costs_the_others_noth
     skills = Skills(folder)
     began = time.process_time()
     assert [skill.name for skill in skills.scan()] == ["pdf"]
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 10
     (problem,) = skills.problems
     assert problem.startswith("skill x: ")
     assert len(problem) < 400
@@ -168,7 +168,7 @@ def test_an_alias_is_never_expanded(folder, head):
     add(folder, "x", f"---\nname: x\ndescription: y\n{head}---\ntext")
     began = time.process_time()
     assert [skill.description for skill in Skills(folder).scan()] == ["y"]
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("value", ["yes", "2024-01-01", "1e400", "0o777", "~", "9" * 3_000])

@@ -1,0 +1,258 @@
+// What the person writes: drafts, sending, files and commands.
+"use strict";
+
+// By the name of its thread; ``edited`` is a message whose text is in the field instead.
+const drafts = new Map();
+let draft = draftOf("");
+
+function draftOf(one, all = drafts) {
+  if (!all.has(one)) all.set(one, { text: "", files: [], edited: null });
+  return all.get(one);
+}
+
+// A tab that is loaded again has it too, but not once its person has signed out.
+const STORED = `unsent ${meta("person")}`;
+
+function store() {
+  keep();
+  const ready = (files) => files.filter((file) => file.id).map(({ id, name: taken }) => ({ id, name: taken }));
+  const all = new Map([...drafts].map(([one, { text, files, edited }]) => [one, { text, files: ready(files), edited }]));
+  [...outbox].reverse().forEach((item) => giveBack({ ...item, files: ready(item.files) }, false, all));
+  sessionStorage.setItem(STORED, JSON.stringify([[...all].filter(([, one]) => full(one)), [...unsure]]));
+}
+
+function restore() {
+  const [all, ids] = JSON.parse(sessionStorage.getItem(STORED) ?? "[[],[]]");
+  for (const [one, { text, files, edited }] of all) {
+    drafts.set(one, { text, edited, files: files.map((file) => ({ ...file, taken: Promise.resolve(file) })) });
+  }
+  ids.forEach(([same, id]) => unsure.set(same, id));
+}
+
+function full({ text, files, edited }) { return text.trim() || files.length || edited; }
+
+// The field is what a person changes, so it is read before anything else happens to the draft.
+function keep() { (draft.edited ?? draft).text = $("text").value; }
+
+function show() {
+  $("text").value = (draft.edited ?? draft).text;
+  $("send").textContent = draft.edited ? "Save" : "Send";
+  $("cancel").hidden = !draft.edited;
+  showFiles();
+  showCompletions();
+  grow();
+  $("text").focus();
+}
+
+// --- sending
+
+// What was sent without an answer keeps its id, so that a second press of Send is not a second message.
+const unsure = new Map();
+
+async function send(text, files = [], to = root) {
+  const sent = await Promise.all(files.map((file) => file.taken));
+  const same = JSON.stringify([to, text, sent]);
+  if (!unsure.has(same)) unsure.set(same, crypto.randomUUID());
+  const id = unsure.get(same);
+  if (STOP.test(text)) stopping = to;
+  await call("/api/messages", { id, thread: to, text, files: sent });
+  unsure.delete(same);
+  return id;
+}
+
+// A stop from here gives the messages back that waited in this thread, those sent from here with their files.
+const STOP = /^\s*[/!]?stop\s*$/i;
+let stopping = "";
+const sentItems = new Map();
+const MOST_SENT = 100;
+
+function dropped(message) {
+  if (stopping !== root) return;
+  keep();
+  giveBack(sentItems.get(message.id) ?? { thread: root, text: message.text ?? "", files: [] }, false);
+  show();
+}
+
+// One after the other, in the order in which they were written. The field is free for the next at once.
+const outbox = [];
+
+function submit(event) {
+  event?.preventDefault();
+  keep();
+  const { edited } = draft;
+  const item = { thread: root, id: edited?.id, text: (edited ?? draft).text.trim(), files: edited ? [] : draft.files };
+  if (!item.text && !item.files.length) return;
+  quiet();
+  if (!name) begin();
+  Object.assign(draft, edited ? { edited: null } : { text: "", files: [] });
+  show();
+  thread.toEnd();
+  if (outbox.push(item) === 1) deliver();
+}
+
+// The thread has a name from its first message on.
+function begin() {
+  name = root;
+  drafts.set(name, draft);
+  drafts.delete("");
+  history.replaceState(null, "", `#${name}`);
+}
+
+async function deliver() {
+  try {
+    for (; outbox.length; outbox.shift()) {
+      const { thread: to, id, text, files } = outbox[0];
+      if (id) await call("/api/edit", { id, thread: to, text });
+      else sentItems.set(await send(text, files, to), outbox[0]);
+      if (sentItems.size > MOST_SENT) sentItems.delete(sentItems.keys().next().value);
+    }
+  } catch (error) {
+    keep();
+    outbox.splice(0).reverse().forEach((item) => giveBack(item, error.status === 409));
+    show();
+    showList();
+    fault(error);
+  }
+}
+
+// What was not taken is in the field of its thread again. An edit that came too late is a message to be.
+function giveBack(item, late, all = drafts) {
+  const to = draftOf(item.thread, all);
+  if (item.id && !late && !to.edited) {
+    to.edited = { id: item.id, text: item.text };
+    return;
+  }
+  to.text = [item.text, to.text].filter(Boolean).join("\n");
+  to.files = [...item.files.filter((file) => !file.failed), ...to.files];
+}
+
+function press(command, button) { act(() => send(command), button); }
+
+function edit(message) {
+  keep();
+  draft.edited = { id: message.id, text: message.text };
+  show();
+}
+
+function cancel() {
+  draft.edited = null;
+  show();
+}
+
+function remove(message, button) { act(() => call("/api/delete", { id: message.id, thread: root }), button); }
+
+function judge(message, verdict, button) {
+  act(async () => {
+    await call("/api/feedback", { id: crypto.randomUUID(), thread: root, post: message.id, verdict });
+    keepFocus(() => button.parentElement.replaceChildren("Thank you."));
+  }, button);
+}
+
+// --- files
+
+// One after the other. A message that is sent meanwhile waits for its files.
+let uploading = Promise.resolve();
+
+function attach(list) {
+  const mine = draft;
+  for (const file of list) {
+    if (file.size > MOST_BYTES) {
+      fault(new Error(`${file.name} is larger than ${size(MOST_BYTES)}.`));
+      continue;
+    }
+    const one = { name: `${file.name} …` };
+    one.taken = uploading.then(() => ask(`/api/files?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }))
+      .then(({ id, name: taken }) => ({ id: one.id = id, name: one.name = taken }));
+    uploading = one.taken.catch((error) => {
+      one.failed = true;
+      mine.files = mine.files.filter((other) => other !== one);
+      fault(error);
+    }).then(showFiles);
+    mine.files.push(one);
+  }
+  showFiles();
+}
+
+function showFiles() {
+  keepFocus(() => $("files").replaceChildren(...draft.files.map((file) => el(
+    "li", {}, file.name,
+    el("button", { type: "button", class: "quiet", "aria-label": `Remove ${file.name}`, click: () => {
+      draft.files = draft.files.filter((one) => one !== file);
+      showFiles();
+    } }, "×"),
+  ))));
+}
+
+// --- commands
+
+let chosen = 0;
+let closed = false;
+
+function completions() {
+  const text = $("text").value;
+  return !closed && /^\/[a-z-]*$/i.test(text) ? COMMANDS.filter((command) => command.usage.startsWith(text.toLowerCase())) : [];
+}
+
+function showCompletions() {
+  const found = completions();
+  chosen = Math.min(chosen, Math.max(found.length - 1, 0));
+  $("completions").hidden = !found.length;
+  if (found.length) $("text").setAttribute("aria-activedescendant", `c-${chosen}`);
+  else $("text").removeAttribute("aria-activedescendant");
+  $("completions").replaceChildren(...found.map((command, place) => el(
+    "li", { role: "option", id: `c-${place}`, "aria-selected": String(place === chosen), click: () => complete(command) },
+    el("strong", {}, command.usage), ` ${command.meaning.replaceAll("`", "")}`,
+  )));
+  $(`c-${chosen}`)?.scrollIntoView({ block: "nearest" });
+}
+
+function complete(command) {
+  $("text").value = `${command.usage.split(" ")[0]}${command.usage.includes(" ") ? " " : ""}`;
+  showCompletions();
+  $("text").focus();
+}
+
+function grow() {
+  $("text").rows = Math.min(12, Math.max(1, $("text").value.split("\n").length));
+}
+
+// --- keys
+
+$("text").addEventListener("keydown", (event) => {
+  const found = completions();
+  if (found.length && ["ArrowDown", "ArrowUp"].includes(event.key)) {
+    chosen = (chosen + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length;
+    event.preventDefault();
+    showCompletions();
+  } else if (found.length && event.key === "Tab") {
+    event.preventDefault();
+    complete(found[chosen]);
+  } else if (found.length && event.key === "Escape") {
+    closed = true;
+    showCompletions();
+  } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    const whole = found.some((command) => command.usage.split(" ")[0] === $("text").value.toLowerCase());
+    if (found.length && !whole) {
+      event.preventDefault();
+      complete(found[chosen]);
+    } else submit(event);
+  } else if (event.key === "Escape" && draft.edited) {
+    cancel();
+  }
+});
+$("text").addEventListener("input", () => { closed = false; showCompletions(); grow(); });
+$("text").addEventListener("paste", (event) => {
+  if (event.clipboardData.files.length) {
+    event.preventDefault();
+    attach(event.clipboardData.files);
+  }
+});
+$("composer").addEventListener("submit", submit);
+$("cancel").addEventListener("click", cancel);
+$("file").addEventListener("change", () => { attach($("file").files); $("file").value = ""; });
+document.addEventListener("dragover", (event) => event.preventDefault());
+document.addEventListener("drop", (event) => {
+  if (!event.dataTransfer.files.length) return;
+  event.preventDefault();
+  attach(event.dataTransfer.files);
+});

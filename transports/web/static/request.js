@@ -1,0 +1,55 @@
+// What the page asks of the bot, and what it says when that fails.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const meta = (name) => document.querySelector(`meta[name=${name}]`).content;
+const TOKEN = meta("token");
+const MOST_BYTES = Number(meta("most-bytes"));
+const RETRY_MS = 1500;
+const COMMANDS = [...$("commands").options].map((option) => ({ usage: option.value, meaning: option.textContent }));
+
+async function call(path, body, method = "POST") {
+  const json = { "Content-Type": "application/json" };
+  return ask(path, { method, headers: json, body: body === undefined ? undefined : JSON.stringify(body) });
+}
+
+async function ask(path, options) {
+  const answer = await fetch(path, { ...options, headers: { ...options.headers, "X-Threadfast-Token": TOKEN } });
+  const value = await answer.json().catch(() => null);
+  reached();
+  if (answer.ok && value) return value;
+  if (answer.status === 401) over();
+  throw Object.assign(new Error(value?.error || "The bot did not take this. Try again."), { status: answer.status });
+}
+
+function fault(error) {
+  unreached = error instanceof TypeError;
+  $("fault").textContent = unreached ? "The bot cannot be reached. Your text is still here." : error.message;
+}
+
+let unreached = false; // as the fault in sight says
+
+function reached() {
+  if (unreached) $("fault").textContent = "";
+  unreached = false;
+}
+
+function told(text) { $("told").textContent = text; }
+
+function quiet() {
+  $("fault").textContent = "";
+  told("");
+}
+
+// A button that is disabled would lose the focus.
+async function act(work, button) {
+  if (button?.hasAttribute("aria-disabled")) return;
+  button?.setAttribute("aria-disabled", "true");
+  try {
+    quiet();
+    await work();
+  } catch (error) {
+    button?.removeAttribute("aria-disabled");
+    fault(error);
+  }
+}
