@@ -20,7 +20,7 @@ from transports.base.transport import Capabilities, LinkState
 from transports.web.address import Address
 from transports.web.files import Files
 from transports.web.guard import Guard
-from transports.web.routes import Rights, Routes
+from transports.web.routes import ListModels, Rights, Routes, no_models
 from transports.web.server import listen, serve
 from transports.web.sessions import Person, Sessions, WebState
 from transports.web.talk import PastThreads, Talk
@@ -42,6 +42,7 @@ class Options:
     ``may_read`` is asked at each request: a person who may not use the bot any more has no session either.
 
     ``on_open`` is called with the address of the page, and a new one-time link to it, once it can be reached.
+    ``list_models`` returns what a thread may choose. ``demo``: rules answer, and the page says so.
     """
 
     address: Address
@@ -55,6 +56,8 @@ class Options:
     views: Sequence[BaseRoute] = ()
     owner: Person | None = None
     on_open: Callable[[str], None] = lambda _: None
+    list_models: ListModels = no_models
+    demo: bool = False
 
 
 class WebTransport:
@@ -101,7 +104,12 @@ class WebTransport:
         self.sessions = sessions = Sessions(await self._open_state(), self._now)
         await sessions.open(self.address.url, options.owner.id if options.owner else "")
         rights = Rights(options.may_read, options.is_admin)
-        routes = Routes(sessions, self._talk, self.address, options.views, rights, options.name)
+        routes = Routes(sessions, self._talk, self.address, options.views, rights, options)
+
+        def end() -> None:
+            self._talk.end()
+            routes.colours.end()
+
         guard = Guard(routes.app(), self.address, options.most_file_bytes)
         try:
             async with anyio.create_task_group() as tasks:
@@ -114,7 +122,7 @@ class WebTransport:
                 self._connected.set()
                 if options.owner:
                     options.on_open(f"{self.address.url}/enter#{sessions.link(options.owner)}")
-                await serve(guard, listening, options.tls, self._talk.end)
+                await serve(guard, listening, options.tls, end)
         finally:
             self._stopped = True
 

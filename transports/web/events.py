@@ -17,6 +17,7 @@ makes drafts.
 | post       | key, kind, tree, choices, at     | something was posted, or replaces what had this key; ``same`` |
 |            |                                  | blocks of an answer are shown already; ``text``: as written  |
 | file       | key, name, size, address         | a file was posted; ``elsewhere``: another worker has it      |
+| picture    | key, name, size, address         | a person sent it with their message                          |
 | spent      | model, tokens, cached, cost      | what the answer used                                         |
 | closed     | key, decision                    | a question was decided or answered, or time ran out          |
 | settled    | outcome, code, tree              | the message has its outcome; posted: a notice without one    |
@@ -27,6 +28,7 @@ makes drafts.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -56,6 +58,13 @@ from transports.base.text import clean
 from transports.shared.buttons import is_press
 from transports.web.feed import Event
 from transports.web.markdown import tree
+
+_CHOICE = re.compile(r"\s*/model(?: \S+){1,2}\s*\Z")
+
+
+def is_quiet(text: str) -> bool:
+    """Return whether a message does what a button of the page does: its reply is told, and it is no message."""
+    return is_press(text) or _CHOICE.match(text) is not None
 
 
 def turn_event(message_id: str, event: TurnEvent, now: datetime) -> Event | None:
@@ -173,7 +182,7 @@ class Past:
 def history_events(past: Past) -> Iterator[Event]:
     """Yield what the page is told of a thread's log."""
     for entries in past.messages:
-        if is_press(entries[0].text):
+        if is_quiet(entries[0].text):
             continue
         for used in past.tools.get(entries[0].message_id, ()):
             told = _tool(used) if isinstance(used, ToolStarted) else _tool_done(used)

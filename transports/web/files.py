@@ -35,7 +35,9 @@ BROKEN_S = 3_600.0
 """After so long a file that is not complete belongs to a process that is gone: a body may take some minutes."""
 
 _SENT = re.compile(r"[a-f0-9]{32}")
-_POSTED = re.compile(r"[^/~\x00]{1,200}~[a-f0-9]{20}~[^/\x00]{1,200}")
+_POSTED = re.compile(r"[^/~\x00]{1,200}~(?:sent)?[a-f0-9]{20}~[^/\x00]{1,200}")
+_PICTURES = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
+"""The first bytes of the pictures that a page shows, and their types."""
 
 
 class TooLarge(Exception):
@@ -48,12 +50,19 @@ class TooMany(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PostedFile:
-    """A file that the bot posted: the message it belongs to, its name, its size in bytes, and its name on disk."""
+    """A file that a page can have: the message it belongs to, its name, its size in bytes, and its name on disk.
+
+    The bot posted it, or it is a picture that a person ``sent``.
+    """
 
     message_id: str
     name: str
     size: int
     stored: str
+
+    @property
+    def sent(self) -> bool:
+        return self.stored.split("~")[1].startswith("sent")
 
 
 class Files:
@@ -122,6 +131,16 @@ class Files:
             raise TransportUnavailable(f"the file was not kept: {error.strerror}") from error
         return PostedFile(message_id, safe_name(name), size, stored)
 
+    async def keep_picture(self, thread: ThreadId, message_id: str, sent: Attachment) -> PostedFile | None:
+        """Keep a file that a person sent for the pages of the thread, if it is a picture. Raises OSError."""
+        source = self._sent / plain(thread.channel) / sent.id
+        folder = self._posted / plain(thread.channel) / plain(thread.root)
+        stored = f"{plain(message_id)}~sent{digest(sent.id)}~{safe_name(sent.name)}"
+        if not await self._offload(picture_type, source):
+            return None
+        await self._offload(_link, source, folder, stored)
+        return PostedFile(message_id, safe_name(sent.name), sent.size or 0, stored)
+
     async def posted(self, thread: ThreadId) -> list[PostedFile]:
         """Return the files of a thread that the bot posted, by name on disk."""
         return await self._offload(_list, self._posted / plain(thread.channel) / plain(thread.root))
@@ -167,6 +186,20 @@ def _copy(file: Path, folder: Path, stored: str) -> None:
         with suppress(OSError):
             part.unlink()
         raise
+
+
+def picture_type(path: Path) -> str:
+    """Return the media type of a picture by its first bytes, a blank for any other file. Raises OSError."""
+    with path.open("rb") as file:
+        head = file.read(12)
+    kind = next((kind for begin, kind in _PICTURES.items() if head.startswith(begin)), "")
+    return "" if not kind or (kind == "webp" and head[8:] != b"WEBP") else f"image/{kind}"
+
+
+def _link(file: Path, folder: Path, stored: str) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # the message is sent once more
+        (folder / stored).hardlink_to(file)
 
 
 def _list(folder: Path) -> list[PostedFile]:

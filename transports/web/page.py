@@ -7,7 +7,7 @@ from functools import partial
 import anyio.to_thread
 
 from bot.budget.budgets import Policy
-from bot.config.load import secrets_of
+from bot.config.load import OFFLINE, secrets_of
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.config.transports import served
@@ -23,6 +23,7 @@ from transports.base.transport import CONSOLE_USER
 from transports.shared.checks import utc_now
 from transports.web.address import Address
 from transports.web.client import Options, WebTransport
+from transports.web.model_choice import ModelList
 from transports.web.page_history import ThreadHistory
 from transports.web.routes import barred
 from transports.web.sessions import PERSON, Person, Sessions, WebState
@@ -63,6 +64,8 @@ def make_page(host: TransportHost) -> WebTransport:
         views=views.routes(),
         owner=Person(id=CONSOLE_USER) if host.on_open else None,
         on_open=host.on_open or (lambda _: None),
+        list_models=ModelList(host.current, host.models, storage.states).of,
+        demo=host.models[:1] == [OFFLINE],
     )
     return WebTransport(
         options,

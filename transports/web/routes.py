@@ -9,12 +9,14 @@
 | GET /api/events      | the stream of events                                             |
 | GET /api/threads     | the person's threads, newest first                               |
 | GET /api/earlier     | messages of a thread before those that are shown                 |
+| GET /api/models      | the models that a thread may choose, and the one that it has     |
 | POST /api/messages   | sends a message; the page chooses its id, so twice is once       |
 | POST /api/edit       | edits a message that waits                                       |
 | POST /api/delete     | deletes a message that waits                                     |
 | POST /api/feedback   | a verdict on an answer                                           |
 | POST /api/files      | takes a file                                                     |
-| GET /files/...       | a file that the bot posted                                       |
+| POST /api/colours    | returns code in parts, each with the class of its colour         |
+| GET /files/...       | a file that the bot posted; with ``?picture`` to be seen, if it is one |
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Protocol, TypeVar
 
+import anyio.to_thread
 import jinja2
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from lucide.jinja import lucide
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -44,8 +48,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from threads.errors import StoreUnavailable
+from threads.model import ThreadId
 from transports.web.address import Address
-from transports.web.files import TooLarge, TooMany
+from transports.web.colours import Colours
+from transports.web.files import TooLarge, TooMany, picture_type
 from transports.web.sessions import Person, Sessions
 from transports.web.stream import Stream
 from transports.web.talk import Talk, TooManyStreams, TurnBegan, UnknownFile
@@ -60,6 +66,31 @@ ELSEWHERE = (
     "This file is not at this worker of the bot. Open the page of the worker that posted it, or ask for a shared "
     "folder (transports.web.files)."
 )
+
+_ICONS = (
+    "archive arrow-up bell chart-column check circle-check circle-x clock copy download ellipsis image keyboard "
+    "log-out panel-left paperclip pencil pin refresh-cw search share-2 square square-pen sun-moon thumbs-down "
+    "thumbs-up trash-2 x"
+)
+ICONS = _ICONS.split()
+"""The icons of the page's script, from Lucide."""
+
+SHORTCUTS = {
+    "Enter": "Send the message",
+    "Shift Enter": "Begin a new line",
+    "↑": "Edit the last message, in an empty field",
+    "Esc": "Stop the answer",
+    "/": "Go to the field, and type a command",
+    "n": "New thread",
+    "t": "Light or dark",
+    "?": "This list",
+}
+IDEAS = ("What can you do?", "Summarise the file that I attach", "/help")
+
+PICTURE = {
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "Cache-Control": "private, max-age=86400, immutable",
+}
 
 Id = Annotated[str, StringConstraints(pattern=r"^[a-f0-9][a-f0-9-]{7,63}$")]
 ROOT = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -108,6 +139,11 @@ class _Feedback(_Body):
     verdict: Literal["up", "down"]
 
 
+class _Code(_Body):
+    language: Annotated[str, Field(max_length=30)]
+    code: Annotated[str, Field(max_length=LONGEST_TEXT)]
+
+
 B = TypeVar("B", bound=_Body)
 
 
@@ -117,6 +153,24 @@ class Rights:
 
     may_read: Callable[[str], bool]
     is_admin: Callable[[str], bool]
+
+
+ListModels = Callable[[ThreadId], Awaitable[JsonValue]]
+
+
+async def no_models(_: ThreadId) -> JsonValue:
+    return {"models": [], "chosen": "", "effort": ""}
+
+
+class About(Protocol):
+    """What the page says of the bot: its ``name``, whether it is the ``demo``, and the models of a thread."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def demo(self) -> bool: ...
+    @property
+    def list_models(self) -> ListModels: ...
 
 
 class Routes:
@@ -129,10 +183,11 @@ class Routes:
         address: Address,
         views: Sequence[BaseRoute],
         rights: Rights,
-        name: str,
+        about: About,
     ) -> None:
         self._sessions, self._talk, self._address = sessions, talk, address
-        self._views, self._rights, self._name = views, rights, name
+        self._views, self._rights, self._about = views, rights, about
+        self.colours = Colours()
         loader = jinja2.FileSystemLoader(HERE / "templates")
         self._templates = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
 
@@ -146,11 +201,13 @@ class Routes:
             Route("/api/events", read(self._events)),
             Route("/api/threads", read(self._threads)),
             Route("/api/earlier", read(self._earlier)),
+            Route("/api/models", read(self._models)),
             Route("/api/messages", change(self._send), methods=["POST"]),
             Route("/api/edit", change(self._edit), methods=["POST"]),
             Route("/api/delete", change(self._delete), methods=["POST"]),
             Route("/api/feedback", change(self._feedback), methods=["POST"]),
             Route("/api/files", change(self._take_file), methods=["POST"]),
+            Route("/api/colours", change(self._colour), methods=["POST"]),
             Route("/files/{thread}/{stored}", read(self._file)),
             Mount("/static", StaticFiles(directory=HERE / "static", packages=[("bot.page", "static")])),
         ]
@@ -203,7 +260,7 @@ class Routes:
         asks = request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
         person = self._sessions.person(request.cookies.get(self._address.cookie, ""))
         why = barred(person.id) if person and not self._rights.may_read(person.id) else ""
-        page = self._templates.get_template("enter.html").render(name=self._name, asks=asks, why=why)
+        page = self._templates.get_template("enter.html").render(name=self._about.name, asks=asks, why=why)
         return HTMLResponse(page)
 
     async def _enter(self, request: Request) -> Response:
@@ -238,12 +295,17 @@ class Routes:
         if (person := self._person(request)) is None:
             return RedirectResponse("/enter", 303)
         page = self._templates.get_template("page.html").render(
-            name=self._name,
+            name=self._about.name,
             person=person.name or person.id,
             token=self._sessions.anti_forgery(request.cookies[self._address.cookie]),
             commands=self._talk.commands,
             looks=bool(self._views) and self._rights.is_admin(person.id),
             most_bytes=self._talk.most_bytes,
+            demo=self._about.demo,
+            ideas=IDEAS,
+            icons=ICONS,
+            shortcuts=SHORTCUTS,
+            lucide=lucide,
         )
         return HTMLResponse(page)
 
@@ -260,6 +322,10 @@ class Routes:
         if not re.fullmatch("[0-9]{1,9}", before):
             raise HTTPException(422, "before: a number of messages")
         return JSONResponse({"events": await self._talk.earlier(person, thread, int(before))})
+
+    async def _models(self, request: Request, person: Person) -> Response:
+        thread = _root(request.query_params.get("thread", ""))
+        return JSONResponse(await self._about.list_models(self._talk.thread(person, thread)))
 
     async def _send(self, request: Request, person: Person) -> Response:
         given = await _body(request, _Message)
@@ -296,6 +362,10 @@ class Routes:
             raise StoreUnavailable(f"web file: {error}") from error
         return JSONResponse({"id": file.id, "name": file.name, "size": file.size})
 
+    async def _colour(self, request: Request, _: Person) -> Response:
+        given = await _body(request, _Code)
+        return JSONResponse({"parts": await self.colours.of(given.language, given.code)})
+
     async def _file(self, request: Request, person: Person) -> Response:
         thread, stored = _root(request.path_params["thread"]), request.path_params["stored"]
         path = self._talk.posted_file(person, thread, stored)
@@ -303,8 +373,12 @@ class Routes:
             raise HTTPException(
                 404, ELSEWHERE if self._talk.files_are_apart else "There is no such file here."
             )
-        name = stored.split("~", 2)[2]
-        return FileResponse(path, media_type="application/octet-stream", filename=name)
+        name, kind = stored.split("~", 2)[2], "application/octet-stream"
+        if "picture" not in request.query_params:
+            return FileResponse(path, media_type=kind, filename=name)
+        if not (kind := await anyio.to_thread.run_sync(picture_type, path)):
+            raise HTTPException(404, "This file is no picture.")
+        return FileResponse(path, media_type=kind, headers=PICTURE)
 
 
 class _Streamed(Response):

@@ -31,8 +31,15 @@ from threads.model import (
 )
 from transports.base.notices import Notices
 from transports.base.text import clean
-from transports.shared.buttons import is_press
-from transports.web.events import Past, history_events, in_order, message_event, post_event, turn_event
+from transports.web.events import (
+    Past,
+    history_events,
+    in_order,
+    is_quiet,
+    message_event,
+    post_event,
+    turn_event,
+)
 from transports.web.feed import Event, Feeds
 from transports.web.files import Files, PostedFile
 from transports.web.relay import Relay
@@ -106,14 +113,17 @@ class Talk:
         self, person: Person, root: str, message_id: str, text: str, files: Sequence[tuple[str, str]]
     ) -> None:
         """Hand a message over. Raises `UnknownFile` and `StoreUnavailable`."""
-        thread = self._thread(person, root)
+        thread = self.thread(person, root)
         attachments = tuple([await self._attachment(person, *file) for file in files])
         at = self._now().isoformat(timespec="milliseconds")
         author = Author(person.id, person.name)
-        if not is_press(text):
+        if not is_quiet(text):
             sizes = [(file.name, file.size) for file in attachments]
             self._sent[message_id] = message_event(message_id, text, person.id, at, sizes)
+        pictures = [await self.files.keep_picture(thread, message_id, file) for file in attachments]
         await self.sink(Incoming(message_id, thread, author, text, at, files=attachments))
+        for picture in filter(None, pictures):
+            self._publish(thread, _file_event(thread, picture))
 
     async def edit(self, person: Person, root: str, message_id: str, text: str) -> None:
         """Replace the text of a message that waits. Raises `TurnBegan` and `StoreUnavailable`."""
@@ -125,7 +135,7 @@ class Talk:
 
     async def delete(self, person: Person, root: str, message_id: str) -> None:
         """Withdraw a message that has no outcome yet. Raises `TurnBegan` and `StoreUnavailable`."""
-        thread = self._thread(person, root)
+        thread = self.thread(person, root)
         if self._feeds.of(str(thread)).settled(message_id):
             raise TurnBegan
         await self.sink(Deleted(message_id, thread))
@@ -135,7 +145,7 @@ class Talk:
     ) -> None:
         """Hand a verdict on an answer over."""
         author = Author(person.id, person.name)
-        await self.sink(Feedback(feedback_id, self._thread(person, root), author, post_id, verdict))
+        await self.sink(Feedback(feedback_id, self.thread(person, root), author, post_id, verdict))
 
     async def list_threads(self, person: Person) -> list[Event]:
         """Return the person's threads, newest first."""
@@ -163,7 +173,7 @@ class Talk:
         """
         if sum(stream.person == person.id for stream in self._streams) >= MOST_STREAMS:
             raise TooManyStreams
-        thread = self._thread(person, root)
+        thread = self.thread(person, root)
 
         async def snapshot() -> list[Event]:
             return await self._past(thread, None, self._feeds.of(str(thread)).knows)
@@ -185,7 +195,7 @@ class Talk:
 
     async def earlier(self, person: Person, root: str, before: int) -> list[Event]:
         """Return what the page is told of the last messages of the first *before* of a thread."""
-        return in_order(await self._past(self._thread(person, root), before, lambda _: False))
+        return in_order(await self._past(self.thread(person, root), before, lambda _: False))
 
     async def _past(self, thread: ThreadId, before: int | None, also: Callable[[str], bool]) -> list[Event]:
         past = await self._history.past(thread, LAST_MESSAGES, before)
@@ -207,7 +217,7 @@ class Talk:
 
     def posted_file(self, person: Person, root: str, stored: str) -> Path | None:
         """Return where a file of the person's thread is, None for a name that cannot be one."""
-        return self.files.path(self._thread(person, root), stored)
+        return self.files.path(self.thread(person, root), stored)
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Tell the pages of an event."""
@@ -222,7 +232,7 @@ class Talk:
     def post(self, outgoing: Outgoing) -> str:
         """Show a post, in place of one with the same key."""
         event = post_event(outgoing, self._now().isoformat(timespec="milliseconds"))
-        if is_press(outgoing.about):
+        if is_quiet(outgoing.about):
             event |= {"op": "told", "text": clean(outgoing.text)}
         if event["op"] == "post" or outgoing.text not in (wording.APPROVED, wording.DENIED):
             self._publish(outgoing.thread, event)
@@ -301,11 +311,12 @@ class Talk:
             self._elsewhere.setdefault(person, {})[str(event["thread"])] = event
             self._feeds.list_of(person).append(event)
 
-    def _thread(self, person: Person, root: str) -> ThreadId:
+    def thread(self, person: Person, root: str) -> ThreadId:
+        """Return the person's thread with this root."""
         return ThreadId(self._name, "", person.id, root)
 
     def _waiting(self, person: Person, root: str, message_id: str) -> ThreadId:
-        thread = self._thread(person, root)
+        thread = self.thread(person, root)
         if self._feeds.of(str(thread)).began(message_id):
             raise TurnBegan
         return thread
@@ -319,7 +330,7 @@ class Talk:
 
 def _file_event(thread: ThreadId, file: PostedFile) -> Event:
     return {
-        "op": "file",
+        "op": "picture" if file.sent else "file",
         "id": file.message_id,
         "key": file.stored,
         "name": file.name,

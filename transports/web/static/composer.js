@@ -36,8 +36,8 @@ function keep() { (draft.edited ?? draft).text = $("text").value; }
 
 function show() {
   $("text").value = (draft.edited ?? draft).text;
-  $("send").textContent = draft.edited ? "Save" : "Send";
-  $("cancel").hidden = !draft.edited;
+  $("send").setAttribute("aria-label", draft.edited ? "Save" : "Send");
+  $("cancel").hidden = $("editing").hidden = !draft.edited;
   showFiles();
   showCompletions();
   grow();
@@ -102,6 +102,7 @@ async function deliver() {
   try {
     for (; outbox.length; outbox.shift()) {
       const { thread: to, id, text, files } = outbox[0];
+      if (choice && to === root) await send(takeChoice(), [], to);
       if (id) await call("/api/edit", { id, thread: to, text });
       else sentItems.set(await send(text, files, to), outbox[0]);
       if (sentItems.size > MOST_SENT) sentItems.delete(sentItems.keys().next().value);
@@ -160,26 +161,37 @@ function attach(list) {
       fault(new Error(`${file.name} is larger than ${size(MOST_BYTES)}.`));
       continue;
     }
-    const one = { name: `${file.name} …` };
-    one.taken = uploading.then(() => ask(`/api/files?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }))
+    const one = { name: file.name, left: el("progress", { max: "1", value: "0", "aria-label": `Sending ${file.name}` }) };
+    one.taken = uploading.then(() => upload(file, (part) => { one.left.value = part; }))
       .then(({ id, name: taken }) => ({ id: one.id = id, name: one.name = taken }));
     uploading = one.taken.catch((error) => {
       one.failed = true;
       mine.files = mine.files.filter((other) => other !== one);
       fault(error);
     }).then(showFiles);
+    preview(one, file);
     mine.files.push(one);
   }
   showFiles();
 }
 
+// A small picture, drawn here: nothing of it is fetched.
+async function preview(one, file) {
+  if (!/^image\/(png|jpeg|gif|webp)$/.test(file.type)) return;
+  const bitmap = await createImageBitmap(file, { resizeHeight: 72 }).catch(() => null);
+  if (!bitmap) return;
+  one.picture = el("canvas", { width: bitmap.width, height: bitmap.height, "aria-hidden": "true" });
+  one.picture.getContext("2d").drawImage(bitmap, 0, 0);
+  showFiles();
+}
+
 function showFiles() {
   keepFocus(() => $("files").replaceChildren(...draft.files.map((file) => el(
-    "li", {}, file.name,
-    el("button", { type: "button", class: "quiet", "aria-label": `Remove ${file.name}`, click: () => {
+    "li", {}, file.picture, file.name, file.id ? null : file.left,
+    iconButton("x", `Remove ${file.name}`, () => {
       draft.files = draft.files.filter((one) => one !== file);
       showFiles();
-    } }, "×"),
+    }),
   ))));
 }
 
@@ -213,8 +225,12 @@ function complete(command) {
 }
 
 function grow() {
-  $("text").rows = Math.min(12, Math.max(1, $("text").value.split("\n").length));
+  $("text").style.height = "auto";
+  $("text").style.height = `${$("text").scrollHeight}px`;
 }
+
+// On a phone Enter begins a line, as its keyboard shows.
+const TOUCH = matchMedia("(pointer: coarse) and (hover: none)");
 
 // --- keys
 
@@ -230,7 +246,7 @@ $("text").addEventListener("keydown", (event) => {
   } else if (found.length && event.key === "Escape") {
     closed = true;
     showCompletions();
-  } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+  } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing && (!TOUCH.matches || found.length)) {
     const whole = found.some((command) => command.usage.split(" ")[0] === $("text").value.toLowerCase());
     if (found.length && !whole) {
       event.preventDefault();
@@ -238,6 +254,9 @@ $("text").addEventListener("keydown", (event) => {
     } else submit(event);
   } else if (event.key === "Escape" && draft.edited) {
     cancel();
+  } else if (event.key === "ArrowUp" && !$("text").value && !draft.edited && thread.lastOwn) {
+    event.preventDefault();
+    edit(thread.lastOwn);
   }
 });
 $("text").addEventListener("input", () => { closed = false; showCompletions(); grow(); });
@@ -250,8 +269,13 @@ $("text").addEventListener("paste", (event) => {
 $("composer").addEventListener("submit", submit);
 $("cancel").addEventListener("click", cancel);
 $("file").addEventListener("change", () => { attach($("file").files); $("file").value = ""; });
-document.addEventListener("dragover", (event) => event.preventDefault());
+document.addEventListener("dragover", (event) => {
+  event.preventDefault();
+  document.body.classList.toggle("drop", event.dataTransfer.types.includes("Files"));
+});
+document.addEventListener("dragleave", () => document.body.classList.remove("drop"));
 document.addEventListener("drop", (event) => {
+  document.body.classList.remove("drop");
   if (!event.dataTransfer.files.length) return;
   event.preventDefault();
   attach(event.dataTransfer.files);

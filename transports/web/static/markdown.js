@@ -7,6 +7,7 @@ const FIRST_LETTER = /\p{L}/u;
 const FROM_RIGHT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 const SAFE = /^(https?:\/\/|mailto:)/i;
 const MATHML = "http://www.w3.org/1998/Math/MathML";
+const SVG = "http://www.w3.org/2000/svg";
 const LONG = 8000; // characters of code in one element
 
 function el(tag, attributes = {}, ...children) {
@@ -19,6 +20,21 @@ function el(tag, attributes = {}, ...children) {
   }
   element.append(...children.filter((child) => child != null));
   return element;
+}
+
+// An icon of the page's own sheet.
+function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  const use = svg.appendChild(document.createElementNS(SVG, "use"));
+  svg.setAttribute("class", "icon");
+  svg.setAttribute("aria-hidden", "true");
+  use.setAttribute("href", `#i-${name}`);
+  return svg;
+}
+
+// A button that shows an icon; its name is read out, and shown to a mouse.
+function iconButton(name, label, click) {
+  return el("button", { type: "button", class: "quiet sign", "aria-label": label, title: label, click }, icon(name));
 }
 
 function fromTree(nodes) { return nodes.map(fromNode); }
@@ -82,9 +98,30 @@ function change(root, [path, keep, more, nodes]) {
 function codeBlock(language, text) {
   const code = el("code", { "data-code": "code" });
   addCode(code, text);
-  const copy = el("button", { type: "button", class: "quiet copy", click: () => copyText(copy, code.textContent) }, "Copy");
+  const copy = copyButton("Copy code", () => code.textContent);
   const pre = el("pre", { tabindex: "0", "aria-label": language ? `Code, ${language}` : "Code" }, code);
-  return holder(el("figure", { class: "code", "data-language": language }, el("figcaption", {}, language || "code", copy), pre), code);
+  return holder(el("figure", { class: "code", "data-language": language }, el("figcaption", {}, el("span", {}, language), copy), pre), code);
+}
+
+// Colours the code of finished blocks that come into sight.
+const inSight = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (!isIntersecting) continue;
+    inSight.unobserve(target);
+    colour(target);
+  }
+});
+
+function colourAll(root) {
+  for (const block of root.querySelectorAll("figure.code[data-language]:not([data-language=''])")) inSight.observe(block);
+}
+
+async function colour(block) {
+  const code = block.inside;
+  const text = code.textContent;
+  const answer = await call("/api/colours", { language: block.dataset.language, code: text }).catch(() => null);
+  if (!answer?.parts.length || code.textContent !== text) return;
+  code.replaceChildren(...answer.parts.map(([kind, piece]) => (kind ? el("span", { class: kind }, piece) : piece)));
 }
 
 // Long code is in pieces of whole lines: the browser lays out those that are in sight.
@@ -101,12 +138,15 @@ function addCode(code, text) {
   code.append(...pieces.map((piece) => el("span", { class: "lines" }, piece)));
 }
 
-async function copyText(button, text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    button.textContent = "Copied";
-  } catch {
-    button.textContent = "Not copied";
-  }
-  setTimeout(() => { button.textContent = "Copy"; }, 2000);
+function copyButton(label, text) {
+  const button = iconButton("copy", label, async () => {
+    const done = await navigator.clipboard.writeText(text()).then(() => true, () => false);
+    button.replaceChildren(icon(done ? "check" : "x"));
+    button.setAttribute("aria-label", done ? "Copied" : "Not copied");
+    setTimeout(() => {
+      button.replaceChildren(icon("copy"));
+      button.setAttribute("aria-label", label);
+    }, 2000);
+  });
+  return button;
 }

@@ -33,11 +33,57 @@ function open(wanted) {
   thread.clear();
   $("stop").hidden = true;
   seen = "";
+  choice = "";
   connect();
+  loadModels();
   showList();
   showMenu(false);
   show();
 }
+
+// --- the model
+
+const COUNT = new Intl.NumberFormat([], { notation: "compact" });
+const PRICE = new Intl.NumberFormat([], { style: "currency", currency: "USD", maximumFractionDigits: 2, trailingZeroDisplay: "stripIfInteger" });
+let models = [];
+let choice = ""; // made before the first message: it goes out with it
+
+async function loadModels() {
+  const mine = root;
+  const answer = await call(`/api/models?thread=${encodeURIComponent(mine)}`, undefined, "GET").catch(() => null);
+  if (!answer || mine !== root) return;
+  models = answer.models;
+  $("model").replaceChildren(...models.map((one) => el("option", { value: one.name, selected: one.name === answer.chosen }, about(one))));
+  showEfforts(answer.effort);
+}
+
+function about({ name: model, prices, window: size }) {
+  const parts = [model, size ? `${COUNT.format(size)} tokens` : "", prices.some(Boolean) ? `${prices.map((price) => PRICE.format(price)).join(" / ")} a million` : prices.length ? "free" : ""];
+  return parts.filter(Boolean).join(" · ");
+}
+
+function showEfforts(effort) {
+  const efforts = models.find((one) => one.name === $("model").value)?.efforts ?? [];
+  $("model").hidden = !models.length;
+  $("effort").hidden = !efforts.length;
+  $("effort").replaceChildren(el("option", { value: "" }, "usual effort"), ...efforts.map((one) => el("option", { value: one, selected: one === effort }, `${one} effort`)));
+}
+
+function choose() {
+  choice = `/model ${$("model").value} ${$("effort").value}`.trim();
+  if (name) act(() => send(takeChoice()));
+}
+
+function takeChoice() {
+  const made = choice;
+  choice = "";
+  return made;
+}
+
+$("model").addEventListener("change", () => { showEfforts(""); choose(); });
+$("effort").addEventListener("change", choose);
+
+// --- the stream of events
 
 // A browser has six connections to a page: a tab that nobody sees leaves its own to the others.
 function connect() {
@@ -78,6 +124,39 @@ async function reopen(closed) {
 
 // --- keys and buttons
 
+// What a button of the page does, by its key as well.
+const KEYS = {
+  "?": () => $("shortcuts").showModal(),
+  n: () => open(""),
+  "/": () => $("text").focus(),
+  t: changeTheme,
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.key === "Escape" && !event.defaultPrevented && thread.busy && !$("shortcuts").open) act(() => send("/stop"));
+  if (event.target.matches("input, textarea, select, dialog *") || !KEYS[event.key]) return;
+  event.preventDefault();
+  KEYS[event.key]();
+});
+
+function changeTheme() {
+  const order = ["", "light", "dark"];
+  const next = order[(order.indexOf(document.documentElement.dataset.theme) + 1) % order.length];
+  document.documentElement.dataset.theme = next;
+  localStorage.setItem("theme", next);
+  told(next ? `The page is ${next}.` : "The page is as your system is.");
+}
+
+$("theme").addEventListener("click", changeTheme);
+$("keys").addEventListener("click", KEYS["?"]);
+$("ideas").addEventListener("click", (event) => {
+  if (event.target.localName !== "button") return;
+  $("text").value = event.target.textContent;
+  grow();
+  $("text").focus();
+});
+
 $("stop").addEventListener("click", () => act(() => send("/stop")));
 $("new").addEventListener("click", () => open(""));
 $("leave").addEventListener("click", () => act(async () => {
@@ -86,7 +165,10 @@ $("leave").addEventListener("click", () => act(async () => {
   outbox.length = 0;
   location.assign("/enter");
 }));
-$("menu").addEventListener("click", () => showMenu(!document.body.classList.contains("menu")));
+$("menu").addEventListener("click", (event) => {
+  event.stopPropagation();
+  showMenu(!document.body.classList.contains("menu"));
+});
 $("threads").addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || !document.body.classList.contains("menu")) return;
   showMenu(false);

@@ -13,6 +13,24 @@ async function call(path, body, method = "POST") {
   return ask(path, { method, headers: json, body: body === undefined ? undefined : JSON.stringify(body) });
 }
 
+// Sends a file, and tells how much of it has gone, from 0 to 1.
+function upload(file, progress) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", `/api/files?name=${encodeURIComponent(file.name)}`);
+    request.setRequestHeader("X-Threadfast-Token", TOKEN);
+    request.responseType = "json";
+    request.upload.onprogress = (event) => progress(event.loaded / (event.total || 1));
+    request.onerror = () => reject(new TypeError("no answer"));
+    request.onload = () => {
+      if (request.status === 200 && request.response) resolve(request.response);
+      else if (request.status === 401) over();
+      reject(new Error(request.response?.error || "The bot did not take this. Try again."));
+    };
+    request.send(file);
+  });
+}
+
 async function ask(path, options) {
   const answer = await fetch(path, { ...options, headers: { ...options.headers, "X-Threadfast-Token": TOKEN } });
   const value = await answer.json().catch(() => null);

@@ -11,7 +11,26 @@ function styleOf(command, first) {
   return first && /^\/(approve|retry)/.test(command) ? "" : "quiet";
 }
 
+const TIME = new Intl.DateTimeFormat([], { hour: "numeric", minute: "2-digit" });
+const DATE = new Intl.DateTimeFormat([], { dateStyle: "full", timeStyle: "long" });
+const MONEY = new Intl.NumberFormat([], { style: "currency", currency: "USD", minimumFractionDigits: 2, maximumFractionDigits: 4 });
+const PERCENT = new Intl.NumberFormat([], { style: "percent" });
 const SIGNS = { waiting: "waits", running: "answering" };
+
+const PICTURE = /\.(png|jpe?g|gif|webp)$/i;
+
+// A picture of the thread's own, small; a press opens it whole.
+function picture({ address, name }) {
+  const image = el("img", { src: `${address}?picture`, alt: name, loading: "lazy" });
+  const link = el("a", { class: "picture", href: `${address}?picture`, target: "_blank" }, image);
+  image.addEventListener("error", () => link.remove());
+  return link;
+}
+
+function sign(element, name, words) {
+  element.dataset.done = "";
+  element.replaceChildren(icon(name), el("span", { class: "visually-hidden" }, `${words}:`));
+}
 
 class Message {
   constructor(id, actions) {
@@ -27,8 +46,9 @@ class Message {
     this.shownBefore = el("div");
     this.posts = el("div", { class: "posts" });
     this.spent = el("p", { class: "meta" });
+    this.buttons = el("div", { class: "actions" });
     this.asked = el("article", { class: "person", "aria-label": "Message" }, this.own, this.meta);
-    this.element = el("li", { tabindex: "-1" }, this.asked, el("div", { class: "bot" }, this.tools, this.draft, this.shownBefore, this.wait, this.posts, this.spent));
+    this.element = el("li", { tabindex: "-1" }, this.asked, this.buttons, el("div", { class: "bot" }, this.tools, this.draft, this.shownBefore, this.wait, this.posts, this.spent));
     this.element.id = `m-${id}`;
     this.showState();
   }
@@ -84,7 +104,7 @@ class Message {
     const result = el("pre", { tabindex: "0" });
     const card = el(
       "details", { class: "tool" },
-      el("summary", {}, el("span", { class: "sign" }, "…"), ` ${event.label}`),
+      el("summary", {}, el("span", { class: "sign" }, icon("clock")), event.label),
       el("p", {}, el("strong", {}, event.name)),
       el("pre", { tabindex: "0", "aria-label": "Arguments" }, event.arguments || "(no arguments)"),
       result,
@@ -96,8 +116,7 @@ class Message {
   on_tool_done(event) {
     const card = this.parts.get(`tool ${event.call}`);
     if (!card) return;
-    card.querySelector(".sign").textContent = event.ok ? "✓" : "✗";
-    card.querySelector(".sign").setAttribute("aria-label", event.ok ? "done" : "did not work");
+    sign(card.querySelector(".sign"), event.ok ? "circle-check" : "circle-x", event.ok ? "done" : "did not work");
     card.classList.toggle("failed", !event.ok);
     if (event.result) {
       const result = card.querySelector("pre:last-child");
@@ -113,17 +132,19 @@ class Message {
     const own = event.key === event.id;
     this.isReply ||= own && event.kind === "reply";
     const post = el(
-      "article", { class: `post ${event.kind}`, "aria-label": own ? "Answer" : "Notice" },
+      "article", { class: `post ${event.kind}${choices.length ? " asks" : ""}`, "aria-label": own ? "Answer" : choices.length ? "Question" : "Notice" },
       el("div", { class: "markdown" }, ...this.shown(event, own), ...fromTree(event.tree.slice(own ? event.same ?? 0 : 0))),
       choices.length ? el("div", { class: "choices", role: "group", "aria-label": "Your answer" }, ...choices) : null,
     );
     if (own) {
+      this.written = event.text;
       this.parts.get(`post ${event.key}`)?.remove(); // the answer of the thread's log stands above what was asked before it
       this.parts.delete(`post ${event.key}`);
       this.draft.replaceChildren();
       this.clearWait();
     }
     this.part(`post ${event.key}`, post, this.posts);
+    colourAll(post);
   }
 
   // The blocks of the answer that are shown already, for its post: they stay what they are.
@@ -135,18 +156,22 @@ class Message {
   on_file(event) {
     const link = el("a", { href: event.address, download: event.name }, `${event.name} (${size(event.size)})`);
     const where = event.elsewhere ? el("span", { class: "meta" }, " at another worker of the bot: its page has it") : null;
-    this.part(`file ${event.key}`, el("p", { class: "file" }, link, where), this.posts);
+    const shown = PICTURE.test(event.name) ? picture(event) : null;
+    this.part(`file ${event.key}`, el("div", { class: "file" }, shown, el("p", {}, link, where)), this.posts);
   }
 
+  on_picture(event) { this.part(`picture ${event.key}`, picture(event), this.asked); }
+
   on_spent(event) {
-    const cost = event.cost == null ? "cost unknown" : `$${event.cost.toFixed(4)}`;
-    const cached = event.cached ? `, ${Math.round(event.cached * 100)} % cached` : "";
-    this.spent.textContent = `${event.model} · ${event.tokens.toLocaleString("en")} tokens${cached} · ${cost}`;
+    const cost = event.cost == null ? "cost unknown" : MONEY.format(event.cost);
+    const cached = event.cached ? `, ${PERCENT.format(event.cached)} cached` : "";
+    this.spent.textContent = `${event.model} · ${event.tokens.toLocaleString()} tokens${cached} · ${cost}`;
   }
 
   on_closed(event) {
     const post = this.parts.get(`post ${event.key}`);
     post?.querySelector(".choices")?.remove();
+    post?.classList.remove("asks");
     if (!post?.querySelector(".decision")) post?.append(el("p", { class: "meta decision" }, event.decision));
   }
 
@@ -157,8 +182,9 @@ class Message {
     this.draft.replaceChildren();
     if (event.outcome === "withdrawn") this.posts.replaceChildren(); // its questions
     this.clearWait();
-    for (const sign of this.tools.querySelectorAll(".sign:not([aria-label])")) sign.textContent = "–";
+    for (const open of this.tools.querySelectorAll(".sign:not([data-done])")) sign(open, "circle-x", "not done");
     for (const choices of this.element.querySelectorAll(".notice .choices")) choices.replaceWith(el("p", { class: "meta" }, "Not decided."));
+    for (const post of this.element.querySelectorAll(".asks")) post.classList.remove("asks");
     this.showState();
   }
 
@@ -197,23 +223,28 @@ class Message {
   }
 
   showState() {
-    const time = this.at ? new Date(this.at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
     const word = SIGNS[this.state] ?? OUTCOMES[this.state] ?? this.state;
-    const buttons = this.state === "waiting" && this.text != null && this.at
-      ? [
-        el("button", { type: "button", class: "quiet", click: () => this.actions.edit(this) }, "Edit"),
-        el("button", { type: "button", class: "quiet", click: (press) => this.actions.remove(this, press.target) }, "Delete"),
-      ] : [];
-    this.meta.replaceChildren([time, word].filter(Boolean).join(" · "), ...buttons);
+    const time = this.at ? el("time", { datetime: this.at, title: DATE.format(new Date(this.at)) }, TIME.format(new Date(this.at))) : "";
+    this.meta.replaceChildren(time, time && word ? " · " : "", word);
     this.element.dataset.state = this.state;
-    if (this.state === "answered" && this.isReply && !this.parts.has("feedback")) {
-      this.part("feedback", el(
-        "p", { class: "feedback", role: "group", "aria-label": "Was this answer good?" },
-        el("button", { type: "button", class: "quiet", "aria-label": "Good answer", click: (press) => this.actions.judge(this, "up", press.target) }, "Good"),
-        el("button", { type: "button", class: "quiet", "aria-label": "Bad answer", click: (press) => this.actions.judge(this, "down", press.target) }, "Bad"),
+    this.buttons.replaceChildren(...this.waits ? [
+      iconButton("pencil", "Edit", () => this.actions.edit(this)),
+      iconButton("trash-2", "Delete", (press) => this.actions.remove(this, press.currentTarget)),
+    ] : []);
+    if (this.state === "answered" && this.isReply && !this.parts.has("actions")) {
+      const judge = (verdict) => (press) => this.actions.judge(this, verdict, press.currentTarget);
+      this.part("actions", el(
+        "div", { class: "actions" },
+        copyButton("Copy answer", () => this.written),
+        el("span", { class: "feedback", role: "group", "aria-label": "Was this answer good?" },
+          iconButton("thumbs-up", "Good answer", judge("up")), iconButton("thumbs-down", "Bad answer", judge("down"))),
+        this.spent,
       ), this.posts.parentElement);
     }
   }
+
+  // Whether it can still be edited or deleted.
+  get waits() { return this.state === "waiting" && this.text != null && this.at; }
 
   get busy() { return this.state === "waiting" || this.state === "running"; }
 }
@@ -248,7 +279,7 @@ class Thread {
   // So many messages are not here.
   showEarlier(count) {
     this.earlier = count;
-    this.button.textContent = `Load earlier messages (${count.toLocaleString("en")} more)`;
+    this.button.textContent = `Load earlier messages (${count.toLocaleString()} more)`;
     this.button.hidden = !count;
   }
 
@@ -300,6 +331,15 @@ class Thread {
   tick() { for (const message of this.messages.values()) message.tick(); }
 
   get busy() { return [...this.messages.values()].some((message) => message.busy); }
+
+  // How many questions are open.
+  get asks() { return this.list.querySelectorAll(".asks").length; }
+
+  // The last message, if it can still be edited.
+  get lastOwn() {
+    const last = [...this.messages.values()].at(-1);
+    return last?.waits ? last : null;
+  }
 }
 
 function size(bytes) {
