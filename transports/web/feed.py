@@ -211,6 +211,15 @@ class Feed:
         return any(not message.settled for message in self._messages.values())
 
     @property
+    def asks(self) -> bool:
+        """Whether a question of a running turn is open."""
+        live = [
+            event for message in self._messages.values() if not message.settled for event in message.events
+        ]
+        asked = {event["key"] for event in live if event["op"] == "post" and event["choices"]}
+        return bool(asked - {event["key"] for event in live if event["op"] == "closed"})
+
+    @property
     def at_rest(self) -> bool:
         """Return whether no page shows the thread, and nothing of it is unsettled."""
         return not self.ring.watched and not self.running

@@ -22,6 +22,7 @@ from threads.model import (
     Feedback,
     Incoming,
     Outgoing,
+    QuestionClosed,
     Sink,
     Taken,
     ThreadId,
@@ -226,7 +227,7 @@ class Talk:
             self._repaired.add(str(thread))
         if told := turn_event(message_id, event, self._now()):
             self._publish(thread, told)
-        if isinstance(event, Taken | TurnStarted | TurnSettled):
+        if isinstance(event, Taken | TurnStarted | TurnSettled | QuestionClosed):
             self._list(thread)
 
     def post(self, outgoing: Outgoing) -> str:
@@ -240,6 +241,8 @@ class Talk:
             self._publish(
                 outgoing.thread, {"op": "settled", "id": event["id"], "outcome": "posted", "code": ""}
             )
+        if outgoing.choices:
+            self._list(outgoing.thread)
         posts = self._feeds.of(str(outgoing.thread)).posts
         posts[outgoing.key] = str(event["key"])
         return posts[outgoing.key]
@@ -256,7 +259,8 @@ class Talk:
     def _list(self, thread: ThreadId) -> None:
         """Tell the pages of the thread's person what its place in the list shows now."""
         feed = self._feeds.of(str(thread))
-        told: Event = {"op": "list", "thread": thread.root, "title": feed.title, "busy": feed.running}
+        told: Event = {"op": "list", "thread": thread.root, "title": feed.title}
+        told |= {"busy": feed.running, "asks": feed.asks}
         self._feeds.list_of(thread.channel).append(told)
         self.relay.list(thread.channel, told)
 

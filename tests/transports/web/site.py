@@ -18,6 +18,7 @@ import httpx2
 from bot.config.extensions import settings_model
 from bot.config.scopes import CurrentSettings
 from bot.host.extension import TransportHost
+from bot.host.model_settings import offered
 from bot.observe.event_stream import EventStream
 from bot.wiring.app import serve
 from tests.patience import WITHIN_S
@@ -89,7 +90,7 @@ async def serving_page(
                 CurrentSettings(settings),
                 environ,
                 storage,
-                [model],
+                offered(settings, model),
                 lambda _: None,
                 lambda: None,
                 site.events,

@@ -102,7 +102,7 @@ async function deliver() {
   try {
     for (; outbox.length; outbox.shift()) {
       const { thread: to, id, text, files } = outbox[0];
-      if (choice && to === root) await send(takeChoice(), [], to);
+      if (choice && to === root) await Promise.all([hear(), send(takeChoice(), [], to)]);
       if (id) await call("/api/edit", { id, thread: to, text });
       else sentItems.set(await send(text, files, to), outbox[0]);
       if (sentItems.size > MOST_SENT) sentItems.delete(sentItems.keys().next().value);

@@ -88,7 +88,7 @@ $("effort").addEventListener("change", choose);
 // A browser has six connections to a page: a tab that nobody sees leaves its own to the others.
 function connect() {
   source?.close();
-  if (document.hidden) return;
+  if (document.hidden && !listens) return;
   const mine = new EventSource(`/api/events?thread=${encodeURIComponent(root)}&seen=${encodeURIComponent(seen)}`);
   source = mine;
   mine.onopen = () => {
@@ -103,6 +103,7 @@ function connect() {
       thread.apply(events.filter((event) => event.op !== "list"));
       $("stop").hidden = !thread.busy;
     });
+    showWaiting();
     if (!thread.busy) stopping = "";
   };
   mine.onerror = () => {
@@ -114,13 +115,51 @@ function connect() {
 
 // The browser gives up for good when it gets no stream, as from a proxy whose bot restarts, or when the session is over.
 async function reopen(closed) {
-  if (closed !== source || document.hidden) return;
+  if (closed !== source || (document.hidden && !listens)) return;
   try {
     const answer = await fetch("/api/threads");
     if (answer.status === 401) over();
   } catch { /* the next try says more */ }
   if (closed === source) connect();
 }
+
+// --- questions that wait: in the title, and as a notification of the browser
+
+const NAME = document.title;
+let waiting = 0;
+
+function showWaiting() {
+  const here = thread.asks;
+  const count = Math.max(here, threads.filter((one) => one.asks).length);
+  document.title = count ? `(${count}) ${NAME}` : NAME;
+  if (count > waiting && document.hidden) notify();
+  waiting = count;
+}
+
+// One tab of a browser listens while nobody looks at it; a browser without locks has no such tab.
+let listens = false;
+
+function notify() {
+  if (!listens) return;
+  const shown = new Notification(NAME, { body: "A question waits for your decision.", tag: "question", icon: "/static/icon.svg" });
+  shown.onclick = () => { window.focus(); shown.close(); };
+}
+
+function listen() {
+  const wanted = globalThis.Notification?.permission === "granted" && localStorage.getItem("notify") === "yes";
+  $("notify").setAttribute("aria-pressed", String(wanted));
+  $("notify").hidden = !globalThis.Notification || !navigator.locks;
+  if (wanted && !listens) navigator.locks.request("notifications", () => new Promise(() => { listens = true; }));
+}
+
+$("notify").addEventListener("click", async () => {
+  const on = $("notify").getAttribute("aria-pressed") === "true";
+  const granted = !on && await Notification.requestPermission() === "granted";
+  localStorage.setItem("notify", granted ? "yes" : "no");
+  if (!on && !granted) told("Your browser does not allow notifications of this page.");
+  if (on) listens = false;
+  listen();
+});
 
 // --- keys and buttons
 
@@ -184,7 +223,7 @@ $("earlier").addEventListener("click", () => act(async () => {
 }, $("earlier")));
 document.addEventListener("visibilitychange", () => {
   store();
-  connect();
+  if (!listens) connect();
 });
 window.addEventListener("pagehide", store);
 window.addEventListener("popstate", () => { if (location.hash.slice(1) !== name) open(location.hash.slice(1)); });
@@ -195,4 +234,5 @@ setInterval(() => thread.tick(), 1000);
 // Until here, Enter would have begun a new line.
 $("text").readOnly = false;
 restore();
+listen();
 open(location.hash.slice(1));

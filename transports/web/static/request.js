@@ -52,7 +52,15 @@ function reached() {
   unreached = false;
 }
 
-function told(text) { $("told").textContent = text; }
+function told(text) {
+  $("told").textContent = text;
+  heard();
+}
+
+let heard = () => {};
+
+// Returns once the bot has said something to a press, or after some seconds.
+function hear() { return new Promise((done) => { heard = done; setTimeout(done, 3000); }); }
 
 function quiet() {
   $("fault").textContent = "";
