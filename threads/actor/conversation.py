@@ -78,11 +78,11 @@ class Conversation:
                 return True
         return False
 
-    async def copy_to_archive(self) -> None:
-        """Copy all of it to the archive. Raises `StoreUnavailable`."""
+    async def copy_to_archive(self, first: int = 0) -> None:
+        """Copy it to the archive, from the message at *first* on. Raises `StoreUnavailable`."""
         if not self.saved:
             await self.save()  # the archive copies the file, not the memory
-        await self._context.copy_to_archive()
+        await self._context.copy_to_archive(first)
         self.anew = True
 
     async def forget(self) -> None:

@@ -52,7 +52,8 @@ class Registry:
             actor = self.actors[thread] = Actor(thread, self._shared)
             self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
         actor.mailbox.put(pending)
-        self._shared.delivery.show(pending, Taken(incoming.text, incoming.author.id, again=pending.recovered))
+        taken = Taken(incoming.text, incoming.author.id, pending.recovered, pending.received.replaces)
+        self._shared.delivery.show(pending, taken)
 
     async def withdraw(self, deleted: Deleted) -> None:
         """Settle a message as withdrawn, unless its answer is on its way. Ends its turn.

@@ -62,6 +62,7 @@ class Received(_Record):
     unsure: bool = False
     """A record of it may be lost, so it may have been posted although no record says so."""
     quoted: str = ""
+    replaces: str = ""
     kind: Literal["received"] = "received"
 
     @classmethod
@@ -78,6 +79,7 @@ class Received(_Record):
             stale=incoming.stale,
             reply_address=incoming.reply_address,
             quoted=incoming.quoted,
+            replaces=incoming.replaces,
         )
 
     @property
@@ -101,6 +103,7 @@ class Received(_Record):
             stale=self.stale,
             reply_address=self.reply_address,
             quoted=self.quoted,
+            replaces=self.replaces,
         )
 
 
