@@ -45,7 +45,7 @@ class LogEntry:
     """One line. ``author`` is the person's id, blank for the bot. A notice that is ``closed`` was a question.
 
     ``outcome``, ``by`` and ``spent`` are for ``settled``. ``files``, their names and sizes in bytes, and ``quoted``,
-    what others say in it, are for a message. So is ``replaces``, the earlier message that the conversation went back to.
+    what others say in it, are for a message. So is ``replaces``, the message to which the conversation went back.
     """
 
     at: str

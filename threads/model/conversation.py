@@ -164,7 +164,7 @@ def places_of(messages: Sequence[Message], source: str) -> list[int]:
 def put_again(
     messages: Sequence[Message], replaced: str, source: str, text: str
 ) -> tuple[int, list[Message]]:
-    """Return where the conversation has a message, and what people said in its turn, for a turn with another *source*.
+    """Return where the conversation has a message, and what people said in its turn, for a turn of another *source*.
 
     The message says *text* instead, if that has words. Its files stay. Where it is not known, nothing was said.
     """

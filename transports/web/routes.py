@@ -11,6 +11,8 @@
 | GET /api/earlier     | messages of a thread before those that are shown                 |
 | POST /api/messages   | sends a message; the page chooses its id, so twice is once       |
 | POST /api/edit       | edits a message that waits                                       |
+| POST /api/again      | sends a message in the place of one that has its outcome: the    |
+|                      | conversation goes back to it; 409 while the thread has a turn    |
 | POST /api/delete     | deletes a message that waits                                     |
 | POST /api/feedback   | a verdict on an answer                                           |
 | POST /api/files      | takes a file                                                     |
@@ -44,11 +46,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from threads.errors import StoreUnavailable
+from transports.shared.buttons import is_control
 from transports.web.address import Address
 from transports.web.files import TooLarge, TooMany
 from transports.web.sessions import Person, Sessions
 from transports.web.stream import Stream
-from transports.web.talk import Talk, TooManyStreams, TurnBegan, UnknownFile
+from transports.web.talk import StillRunning, Talk, TooManyStreams, TurnBegan, UnknownFile
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +97,15 @@ class _Edit(_Body):
     id: Id
     thread: Root
     text: Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
+
+
+class _Again(_Body):
+    """``message`` is the id of the replaced one. ``text`` is its own, or another."""
+
+    id: Id
+    thread: Root
+    message: Id
+    text: Annotated[str, Field(max_length=LONGEST_TEXT)]
 
 
 class _Delete(_Body):
@@ -148,6 +160,7 @@ class Routes:
             Route("/api/earlier", read(self._earlier)),
             Route("/api/messages", change(self._send), methods=["POST"]),
             Route("/api/edit", change(self._edit), methods=["POST"]),
+            Route("/api/again", change(self._again), methods=["POST"]),
             Route("/api/delete", change(self._delete), methods=["POST"]),
             Route("/api/feedback", change(self._feedback), methods=["POST"]),
             Route("/api/files", change(self._take_file), methods=["POST"]),
@@ -162,6 +175,7 @@ class Routes:
             OSError: _not_read,
             TooManyStreams: _too_many_streams,
             TurnBegan: _too_late,
+            StillRunning: _not_now,
             UnknownFile: _no_file,
             ClientDisconnect: _gone,
             Exception: _broken,
@@ -270,6 +284,13 @@ class Routes:
     async def _edit(self, request: Request, person: Person) -> Response:
         given = await _body(request, _Edit)
         await self._talk.edit(person, given.thread, given.id, given.text)
+        return JSONResponse({"ok": True}, 202)
+
+    async def _again(self, request: Request, person: Person) -> Response:
+        given = await _body(request, _Again)
+        if is_control(given.text):
+            raise HTTPException(422, "A command cannot take the place of a message. Send it by itself.")
+        await self._talk.again(person, given.thread, given.id, given.message, given.text)
         return JSONResponse({"ok": True}, 202)
 
     async def _delete(self, request: Request, person: Person) -> Response:
@@ -381,6 +402,12 @@ async def _too_many_streams(_: Request, __: Exception) -> Response:
 
 async def _too_late(_: Request, __: Exception) -> Response:
     return JSONResponse({"error": "I have begun with this message, so it cannot change any more."}, 409)
+
+
+async def _not_now(_: Request, __: Exception) -> Response:
+    return JSONResponse(
+        {"error": "I am still at work here. Wait for my answer or stop me, then go back."}, 409
+    )
 
 
 async def _no_file(_: Request, error: Exception) -> Response:
