@@ -39,8 +39,6 @@ from threads.model import (
     TurnEvent,
     TurnLimits,
     Waiting,
-    places_of,
-    put_again,
 )
 from threads.ports import Store
 from threads.scheduled_messages import headings
@@ -104,18 +102,15 @@ class ActorTurn:
     def __init__(
         self, pending: PendingMessage, conversation: Conversation, mailbox: Mailbox, shared: ActorParts
     ) -> None:
-        self.incoming, self.known_answer = pending.incoming, ""
-        self.notes = headings(pending.incoming)
-        self.attempt, self.stopped_by = pending.attempts + 1, ""
+        self.incoming, self.known_answer, self.stopped_by = pending.incoming, "", ""
+        self.notes, self.attempt = headings(pending.incoming), pending.attempts + 1
         self.correlation_id = correlation_id(pending.incoming.key, self.attempt)
         self.started: Write | None = None
         self._pending, self._conversation, self.messages = pending, conversation, conversation.messages
         self._mailbox, self._shared = mailbox, shared
-        self._before: list[Message] | None = None
         self.scope, self.done = anyio.CancelScope(), anyio.Event()
-        self._holds_slot, self._held = False, list[TurnEvent]()
-        self._shown, self._shown_before = "", list[str]()
-        self._asked, self._open, self._left = 0, 0, math.inf
+        self._held, self._shown, self._shown_before = list[TurnEvent](), "", list[str]()
+        self._holds_slot, self._asked, self._open, self._left = False, 0, 0, math.inf
 
     @cached_property
     def _room_to_ask(self) -> anyio.Semaphore:
@@ -145,28 +140,6 @@ class ActorTurn:
     def _is_own(self, source: str) -> bool:
         """Return whether a message of the conversation is of this turn, or of a part of it that has an id below."""
         return source == self.incoming.id or source.startswith(f"{self.incoming.id}.")
-
-    async def go_back(self) -> bool:
-        """Take the conversation back to the message that this one replaces, once; what followed goes to the archive.
-
-        It is durable with the next checkpoint. Returns False if the conversation does not have that message.
-        Raises `StoreUnavailable`.
-        """
-        incoming, before = self.incoming, self.messages
-        if not incoming.replaces or places_of(before, incoming.id):
-            return True
-        place, said = put_again(before, incoming.replaces, incoming.id, incoming.text)
-        if not said:
-            return not self._pending.received.replaces  # what /retry repeats may have gone back
-        await self._conversation.copy_to_archive(place)
-        self._before = [*before]
-        self.replace_messages(before[:place])
-        self.add(*said)
-        return True
-
-    def undo(self) -> None:
-        """Remove what the turn added to the conversation, and return to what it went back from."""
-        self.replace_messages(self._before or self.messages[: self.place])
 
     async def stop(self, by: str) -> None:
         """Cancel the turn, and return when it is over. ``by`` is the id of the request."""

@@ -25,6 +25,7 @@ from threads.model import (
     Incoming,
     Outcome,
     OutgoingKind,
+    Taken,
     ThreadId,
     TurnSettled,
     UsageCounted,
@@ -264,6 +265,10 @@ class PendingMessage:
         end.interrupted = self.interrupted or cut
         end.shown, end.spent = self.shown, self.spent
         return end
+
+    def taken(self) -> Taken:
+        incoming = self.incoming
+        return Taken(incoming.text, incoming.author.id, self.recovered, self.received.replaces)
 
     def ended(self, end: Settled) -> TurnSettled:
         return TurnSettled(end.outcome, self.recovered, self.interrupted, self.code, end.shown)
