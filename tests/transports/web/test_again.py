@@ -7,13 +7,15 @@ import uuid
 from contextlib import asynccontextmanager
 
 import pytest
+from playwright.async_api import expect
 
 from tests.fakes.http import Stall
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.serving import compatible
+from tests.transports.web.chromium import browsing, needs_chromium, say
 from tests.transports.web.patient import watching, words
 from tests.transports.web.process import process_serving
-from tests.transports.web.site import Visitor, visiting
+from tests.transports.web.site import Visitor, serving_page, visiting
 
 PRICE = {"input": 1.0, "output": 1.0}
 
@@ -177,3 +179,60 @@ async def test_a_version_that_kill_minus_nine_cut_is_answered_once_and_the_other
     replaced = {e["id"]: e.get("replaces") for e in page.seen if e["op"] == "message"}
     assert replaced == {message: None, version: message}
     assert "one" not in [line.rpartition("\n")[2] for line in asked(api.requests[-1])]
+
+
+@needs_chromium
+async def test_an_answer_is_asked_for_again_and_a_question_changed_on_the_page(tmp_path):
+    texts = ["one", "two", "one, again", "three", "other"]
+    async with (
+        FakeOpenAI([chat_answer(Text(text)) for text in texts]) as api,
+        serving_page(tmp_path, settings(api), model="local/m") as site,
+        browsing(site) as page,
+    ):
+        answers, folded = (
+            page.locator("#messages > li > .bot .post.reply"),
+            page.locator("#messages > .earlier"),
+        )
+        await say(page, "first")
+        await expect(answers).to_have_text(["one"])
+        await say(page, "second")
+        await expect(answers).to_have_text(["one", "two"])
+        await page.get_by_role("button", name="Regenerate").first.click()
+        await expect(answers).to_have_text(["one, again"])
+        await expect(folded.locator(".post.reply")).to_have_text(["one", "two"])
+        await say(page, "third")
+        await expect(answers).to_have_text(["one, again", "three"])
+        await page.get_by_role("button", name="Edit").last.click()
+        await page.get_by_label("New version").fill("the third")
+        await (
+            page.locator("form", has=page.get_by_label("New version"))
+            .get_by_role("button", name="Send")
+            .click()
+        )
+        for _ in range(2):  # also when it is loaded again
+            await expect(answers).to_have_text(["one, again", "other"])
+            await expect(folded).to_have_count(2)
+            await expect(folded.get_by_text("two", exact=True)).to_be_hidden()
+            await folded.first.locator("summary").click()
+            await expect(folded.get_by_text("two", exact=True)).to_be_visible()
+            await expect(folded.get_by_role("button", name="Regenerate")).to_have_count(0)
+            await page.reload()
+
+
+@needs_chromium
+async def test_what_cannot_be_gone_back_to_stays_where_it_is(tmp_path):
+    async with (
+        FakeOpenAI(lambda _: chat_answer(Text("an answer"))) as api,
+        serving_page(tmp_path, settings(api), model="local/m") as site,
+        browsing(site) as page,
+    ):
+        await say(page, "first")
+        await expect(page.locator(".post.reply")).to_have_count(1)
+        await say(page, "/new")
+        await expect(page.locator(".post.notice")).to_have_count(1)
+        await page.get_by_role("button", name="Regenerate").click()
+        await expect(page.locator(".post.notice").last).to_contain_text("I cannot go back to that message")
+        await expect(page.locator(".earlier")).to_have_count(0)
+        await page.reload()
+        await expect(page.locator(".post.notice").last).to_contain_text("I cannot go back to that message")
+        await expect(page.locator(".earlier")).to_have_count(0)
