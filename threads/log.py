@@ -36,12 +36,16 @@ REPAIRED_BYTES = 1_000_000
 """Bytes at the end of a log that are searched for messages that a killed process did not log."""
 
 
+STAYED = ("refused", "withdrawn")
+"""The outcomes after which the conversation is as it was, whatever the message was to replace."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
     """One line. ``author`` is the person's id, blank for the bot. A notice that is ``closed`` was a question.
 
     ``outcome``, ``by`` and ``spent`` are for ``settled``. ``files``, their names and sizes in bytes, and ``quoted``,
-    what others say in it, are for a message.
+    what others say in it, are for a message. So is ``replaces``, the message to which the conversation went back.
     """
 
     at: str
@@ -58,6 +62,7 @@ class LogEntry:
     closed: QuestionClosed | None = None
     spent: UsageCounted | None = None
     quoted: str = ""
+    replaces: str = ""
     v: int = SCHEMA_VERSION
 
 
@@ -175,6 +180,7 @@ def log_entries(pending: PendingMessage, end: Settled) -> list[LogEntry]:
         text=received.text,
         quoted=received.quoted,
         files=tuple((file.name, file.size) for file in received.files),
+        replaces=received.replaces if pending.started and end.outcome not in STAYED else "",
     )
     outcome = LogEntry(
         at=end.at,

@@ -92,8 +92,8 @@ class Context(Protocol):
         """Replace the stored conversation. Raises `StoreUnavailable` or `Fenced`, and leaves the old one in place."""
         ...
 
-    async def copy_to_archive(self) -> None:
-        """Copy the stored conversation to the archive. Raises as `save`."""
+    async def copy_to_archive(self, first: int = 0) -> None:
+        """Copy the stored conversation, from the message at *first* on, to the archive. Raises as `save`."""
         ...
 
     async def archive(self) -> None:

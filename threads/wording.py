@@ -76,6 +76,10 @@ PATIENCE_S = 60
 """Seconds: a shorter wait is not mentioned."""
 
 
+NOT_HERE_ANY_MORE = (
+    "I cannot go back to that message: our conversation does not have it any more, or never had it. "
+    "All is as it was. Say it again as a new message."
+)
 MAYBE_REPEAT = "(this may be a repeat)"
 RESUMED = "(I was interrupted by a restart and picked this up again.)"
 NOT_SAVED = "(I could not save our conversation to my disk; I will try again with your next message.)"

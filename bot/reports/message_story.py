@@ -152,6 +152,7 @@ def _of_record(record: Record) -> Event:
             said = flat(with_quoted(record.text, record.quoted))
             what = f'from {plain(record.author.id) or "somebody"}{name}{stale}: "{said}"'
             what += f", with {files}" if files else ""
+            what += f", in place of message {plain(record.replaces)}" if record.replaces else ""
         case Started():
             what = f"attempt {record.attempt} (ref {record.correlation_id})"
         case Intent():
@@ -187,10 +188,10 @@ def _of_entry(entry: LogEntry) -> Event:
     ref = f" (ref {entry.correlation_id})" if entry.correlation_id else ""
     match entry.kind:
         case "message":
-            author = plain(entry.author) or "somebody"
-            return Event(
-                entry.at, "received", f'from {author}: "{flat(with_quoted(entry.text, entry.quoted))}"'
-            )
+            said = flat(with_quoted(entry.text, entry.quoted))
+            what = f'from {plain(entry.author) or "somebody"}: "{said}"'
+            what += f", in place of message {plain(entry.replaces)}" if entry.replaces else ""
+            return Event(entry.at, "received", what)
         case "settled":
             by = f", with message {plain(entry.by)}" if entry.by else ""
             code = f", {entry.code}" if entry.code else ""

@@ -58,6 +58,7 @@ def pieces(transcript: Transcript) -> Iterator[Piece]:
                 continue
             case "message":
                 head = f"{entry.at[11:19]}  {plain(entry.author) or 'somebody'}  [{plain(entry.message_id)}]"
+                head += f" in place of [{plain(entry.replaces)}]" if entry.replaces else ""
                 style = "bold cyan"
             case "reply":
                 style = "bold green"

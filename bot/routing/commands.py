@@ -213,7 +213,8 @@ class Controls:
         """Return the command in a message. What a person types is the answer to a question that is open for them."""
         incoming, thread = pending.incoming, pending.incoming.thread
         command = command_of(incoming)
-        has_more = incoming.files or incoming.quoted  # an answer to a question is nothing but what is typed
+        # An answer to a question is nothing but what is typed.
+        has_more = incoming.files or incoming.quoted or incoming.replaces
         if command or has_more or pending.started or pending.intent or due_of(incoming.id):
             return command
         before_restart = self.asked.expects(incoming, pending.received.at) and self.registry.recovering(
@@ -249,7 +250,10 @@ def command_of(incoming: Incoming) -> Command | None:
     """Return the command in a message.
 
     A scheduled message has none, because a model could have written it, unless an extension scheduled its command.
+    Nor has one that takes another's place: that was said to the model.
     """
+    if incoming.replaces:
+        return None
     if due_of(incoming.id) is None:
         return parse(incoming.text)
     command = parse(incoming.text) if is_command(incoming.id) else None

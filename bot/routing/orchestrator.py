@@ -255,6 +255,7 @@ class Orchestrator:
             files=files,
             first=first,
             without_files=without,
+            replaces=failed.replaces,
         )
         if not self._admission.allowed(again):
             return Ending("refused", wording.NOT_ALLOWED, "refusal")

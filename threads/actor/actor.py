@@ -103,7 +103,8 @@ class Actor:
                         await turn.done.wait()
                 await self._shared.delivery.cover(gone, "withdrawn", "")
                 if turn and turn.done.is_set() and turn.place < len(turn.messages):
-                    turn.replace_messages(turn.messages[: turn.place])
+                    before = self._conversation.before if turn.incoming.replaces else None
+                    turn.replace_messages(before or turn.messages[: turn.place])
                     await self._save_conversation()
         if not gone and self.life.cancel_called:
             raise Fenced(thread_id=str(self._thread))
@@ -182,6 +183,8 @@ class Actor:
                 await turn.checkpoint()  # what a killed process wrote may not be durable yet
             if attempt > 1 or pending.recovered or written:
                 await turn.recognise()
+            if not await self._conversation.go_back(pending):
+                return Ending("refused", wording.NOT_HERE_ANY_MORE, "notice")
             turn.scope.deadline = anyio.current_time() + shared.limits.turn_s(turn.incoming)
             text = await shared.run(turn)
             await anyio.lowlevel.checkpoint_if_cancelled()  # a stop at the last moment counts
@@ -213,6 +216,7 @@ class Actor:
         try:
             if not self._conversation.loaded and (damaged := await self._conversation.load()):
                 self._damaged(damaged)
+            await self._conversation.go_back(pending)
             await self._shared.run(turn)
             if not await self._conversation.checkpoint(partial(self._tell, pending)):
                 pending.say_above(wording.NOT_SAVED)

@@ -10,13 +10,17 @@ import anyio
 
 from threads import wording
 from threads.errors import StoreUnavailable, error_fields, retry_fields
+from threads.journal.records import PendingMessage
 from threads.model import (
     Earlier,
     History,
     Incoming,
+    Message,
     Resumed,
     TurnEvent,
     Waiting,
+    places_of,
+    put_again,
     read_upto,
 )
 from threads.ports import Context
@@ -30,12 +34,13 @@ SAVE_PAUSES_S = (2.0, 4.0, 6.0)
 class Conversation:
     """The conversation as the model sees it. ``saved`` is False while the disk holds less than ``messages``.
 
-    ``anew``: people archived an earlier conversation of the thread.
+    ``anew``: people archived an earlier conversation of the thread. ``before`` is what it last went back from.
     """
 
     def __init__(self, context: Context) -> None:
         self.messages = History()
         self.loaded, self.saved, self.anew = False, True, False
+        self.before: list[Message] = []
         self._context = context
 
     @property
@@ -78,11 +83,29 @@ class Conversation:
                 return True
         return False
 
-    async def copy_to_archive(self) -> None:
-        """Copy all of it to the archive. Raises `StoreUnavailable`."""
+    async def go_back(self, pending: PendingMessage) -> bool:
+        """Go back to the message that this one replaces, if it replaces one, and put this one there.
+
+        What followed goes to the archive. It is durable with the next checkpoint. Returns False if the conversation
+        does not have that message. Raises `StoreUnavailable`.
+        """
+        incoming = pending.incoming
+        if not incoming.replaces or places_of(self.messages, incoming.id):
+            return True
+        place, said = put_again(self.messages, incoming.replaces, incoming.id, incoming.text)
+        if not said:
+            return not pending.received.replaces  # what /retry repeats may have gone back
+        await self.copy_to_archive(place)
+        self.before = [*self.messages]
+        self.messages.replace([*self.before[:place], *said])
+        self.saved = False
+        return True
+
+    async def copy_to_archive(self, first: int = 0) -> None:
+        """Copy it to the archive, from the message at *first* on. Raises `StoreUnavailable`."""
         if not self.saved:
             await self.save()  # the archive copies the file, not the memory
-        await self._context.copy_to_archive()
+        await self._context.copy_to_archive(first)
         self.anew = True
 
     async def forget(self) -> None:

@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from threads.delivery import retry_pauses, retry_until_stored
 from threads.errors import Fenced, NewerSchema, StoreUnavailable, retry_fields
 from threads.journal.records import PendingMessage
-from threads.model import Deleted, Message, StopRequest, Taken, ThreadId, Waiting, message_key
+from threads.model import Deleted, Message, StopRequest, ThreadId, Waiting, message_key
 from threads.wording import SAVING_FAILS
 
 from .actor import Actor
@@ -46,13 +46,13 @@ class Registry:
 
     def tell(self, pending: PendingMessage) -> None:
         """Put the message into its thread's mailbox, and start the actor if needed. Raises `MailboxFull`."""
-        incoming, thread = pending.incoming, pending.incoming.thread
+        thread = pending.incoming.thread
         actor = self.actors.get(thread)
         if actor is None:
             actor = self.actors[thread] = Actor(thread, self._shared)
             self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
         actor.mailbox.put(pending)
-        self._shared.delivery.show(pending, Taken(incoming.text, incoming.author.id, again=pending.recovered))
+        self._shared.delivery.show(pending, pending.taken())
 
     async def withdraw(self, deleted: Deleted) -> None:
         """Settle a message as withdrawn, unless its answer is on its way. Ends its turn.

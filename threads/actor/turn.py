@@ -102,17 +102,15 @@ class ActorTurn:
     def __init__(
         self, pending: PendingMessage, conversation: Conversation, mailbox: Mailbox, shared: ActorParts
     ) -> None:
-        self.incoming, self.known_answer = pending.incoming, ""
-        self.notes = headings(pending.incoming)
-        self.attempt, self.stopped_by = pending.attempts + 1, ""
+        self.incoming, self.known_answer, self.stopped_by = pending.incoming, "", ""
+        self.notes, self.attempt = headings(pending.incoming), pending.attempts + 1
         self.correlation_id = correlation_id(pending.incoming.key, self.attempt)
         self.started: Write | None = None
         self._pending, self._conversation, self.messages = pending, conversation, conversation.messages
         self._mailbox, self._shared = mailbox, shared
         self.scope, self.done = anyio.CancelScope(), anyio.Event()
-        self._holds_slot, self._held = False, list[TurnEvent]()
-        self._shown, self._shown_before = "", list[str]()
-        self._asked, self._open, self._left = 0, 0, math.inf
+        self._held, self._shown, self._shown_before = list[TurnEvent](), "", list[str]()
+        self._holds_slot, self._asked, self._open, self._left = False, 0, 0, math.inf
 
     @cached_property
     def _room_to_ask(self) -> anyio.Semaphore:
@@ -288,7 +286,7 @@ class ActorTurn:
 
     async def steer(self, render: Callable[[Incoming], Awaitable[Message]]) -> None:
         if len(self._mailbox) and self._shared.limits.busy == "steer":
-            await self._merge(lambda pending: not pending.incoming.first, render)
+            await self._merge(lambda o: not (o.incoming.first or o.incoming.replaces), render)
 
     async def recognise(self) -> None:
         """Settle messages that joined this turn before a crash. They are in the conversation already."""

@@ -25,6 +25,7 @@ from threads.model import (
     Incoming,
     Outcome,
     OutgoingKind,
+    Taken,
     ThreadId,
     TurnSettled,
     UsageCounted,
@@ -62,6 +63,7 @@ class Received(_Record):
     unsure: bool = False
     """A record of it may be lost, so it may have been posted although no record says so."""
     quoted: str = ""
+    replaces: str = ""
     kind: Literal["received"] = "received"
 
     @classmethod
@@ -78,6 +80,7 @@ class Received(_Record):
             stale=incoming.stale,
             reply_address=incoming.reply_address,
             quoted=incoming.quoted,
+            replaces=incoming.replaces,
         )
 
     @property
@@ -101,6 +104,7 @@ class Received(_Record):
             stale=self.stale,
             reply_address=self.reply_address,
             quoted=self.quoted,
+            replaces=self.replaces,
         )
 
 
@@ -261,6 +265,10 @@ class PendingMessage:
         end.interrupted = self.interrupted or cut
         end.shown, end.spent = self.shown, self.spent
         return end
+
+    def taken(self) -> Taken:
+        incoming = self.incoming
+        return Taken(incoming.text, incoming.author.id, self.recovered, self.received.replaces)
 
     def ended(self, end: Settled) -> TurnSettled:
         return TurnSettled(end.outcome, self.recovered, self.interrupted, self.code, end.shown)

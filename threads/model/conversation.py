@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Annotated, Literal, TypeVar, cast
 
@@ -159,6 +159,27 @@ def places_of(messages: Sequence[Message], source: str) -> list[int]:
     if source not in known(messages, _sources):
         return []
     return [place for place, message in enumerate(messages) if message.source == source]
+
+
+def put_again(
+    messages: Sequence[Message], replaced: str, source: str, text: str
+) -> tuple[int, list[Message]]:
+    """Return where the conversation has a message, and what people said in its turn, for a turn of another *source*.
+
+    The message says *text* instead, if that has words. Its files stay. Where it is not known, nothing was said.
+    """
+    places = places_of(messages, replaced) or [0]
+    turn = messages[places[0] : places[-1] + 1]
+    said = [message for message in turn if message.role == "user" and message.source]
+    if not said or said[0].source != replaced:
+        return 0, []
+    # What joined its turn is a part of the new one, as a stage of a playbook is.
+    joined = [replace(one, source=f"{source}.{one.source.rpartition('.')[2]}") for one in said[1:]]
+    blocks = [*said[0].blocks]
+    words = [place for place, block in enumerate(blocks) if isinstance(block, Text) and not block.outside]
+    if text.strip():
+        blocks[words[-1]] = Text(text)
+    return places[0], [replace(said[0], source=source, blocks=tuple(blocks)), *joined]
 
 
 def _sources(before: set[str] | None, new: Sequence[Message]) -> set[str]:

@@ -14,12 +14,14 @@ from .questions import QuestionKind
 class Taken:
     """A message is on disk and waits for its turn. ``text`` and ``author`` are the message's.
 
-    ``again``: an earlier process had received it, and may have left signs on it.
+    ``again``: an earlier process had received it, and may have left signs on it. ``replaces`` is the earlier message
+    whose place it takes.
     """
 
     text: str = ""
     author: str = ""
     again: bool = False
+    replaces: str = ""
 
 
 @dataclass(frozen=True, slots=True)

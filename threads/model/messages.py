@@ -71,6 +71,7 @@ class Incoming:
     ``reply_address`` is where the platform accepts answers to this person alone, for a limited time. It is never
     logged.
     ``quoted`` is what others say in the message, such as a forward: text from outside.
+    ``replaces`` is the id of an earlier message: the conversation goes back to it, and this one takes its place.
     """
 
     id: str
@@ -87,6 +88,7 @@ class Incoming:
     without_files: bool = False
     reply_address: str = field(default="", repr=False)
     quoted: str = ""
+    replaces: str = ""
 
     @property
     def key(self) -> str:

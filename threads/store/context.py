@@ -73,9 +73,9 @@ class ContextFile:
         await self._stored(self._replace(self._path, self._lines.data, self._new))
         self._new = False
 
-    async def copy_to_archive(self) -> None:
-        """Copy the conversation on disk to the archive. Raises `StoreUnavailable`."""
-        await self._stored(self._offload(self._copy_to_archive))
+    async def copy_to_archive(self, first: int = 0) -> None:
+        """Copy the conversation on disk, from the line at *first* on, to the archive. Raises `StoreUnavailable`."""
+        await self._stored(self._offload(self._copy_to_archive, first))
 
     async def archive(self) -> None:
         """Move the conversation to the archive and start an empty one. Raises `StoreUnavailable`."""
@@ -96,8 +96,8 @@ class ContextFile:
         anew = not lines and conversation_was_archived(self._disk, self._path.parent)
         return Loaded([line.message for line, _ in lines], len(broken), anew)
 
-    def _copy_to_archive(self) -> None:
-        data = read_or_empty(self._disk, self._path)
+    def _copy_to_archive(self, first: int = 0) -> None:
+        data = b"\n".join(read_or_empty(self._disk, self._path).split(b"\n")[first:])
         old = self._path.with_name("context.old.jsonl")
         replace_file(self._disk, old, read_or_empty(self._disk, old) + data, self._new)
 

@@ -5,7 +5,8 @@ makes drafts.
 
 | op         | more                             | it says                                                      |
 |------------|----------------------------------|--------------------------------------------------------------|
-| message    | text, author, at, files          | a person sent it                                             |
+| message    | text, author, at, files          | a person sent it; ``replaces``: in the place of an earlier   |
+|            |                                  | one, which is an earlier version now with all that followed  |
 | edit       | text                             | its text is another now                                      |
 | started    |                                  | its turn began                                               |
 | draft      | part, changes                    | the answer so far, between two tools (`live_markdown`)        |
@@ -114,7 +115,12 @@ def _settled(outcome: str, code: str, shown: str) -> Event:
 
 
 _TOLD: Mapping[type, Callable[[Any, datetime], Event]] = {
-    Taken: lambda event, _: {"op": "message", "text": clean(event.text), "author": clean(event.author)},
+    Taken: lambda event, _: {
+        "op": "message",
+        "text": clean(event.text),
+        "author": clean(event.author),
+        **_replacing(event.replaces),
+    },
     TurnStarted: lambda event, _: {"op": "started", "text": clean(event.text), "author": clean(event.author)},
     TextDelta: lambda event, _: {"op": "delta", "text": clean(event.text)},
     TextReset: lambda *_: {"op": "reset"},
@@ -129,8 +135,12 @@ _TOLD: Mapping[type, Callable[[Any, datetime], Event]] = {
 }
 
 
+def _replacing(earlier: str) -> Event:
+    return {"replaces": clean(earlier)} if earlier else {}
+
+
 def message_event(
-    message_id: str, text: str, author: str, at: str, files: Iterable[tuple[str, int]]
+    message_id: str, text: str, author: str, at: str, files: Iterable[tuple[str, int]], replaces: str = ""
 ) -> Event:
     """Return what the page is told of a message that a person sent, with the names and sizes of its files."""
     names: list[JsonValue] = [{"name": clean(name), "size": size} for name, size in files]
@@ -141,6 +151,7 @@ def message_event(
         "author": author,
         "at": at,
         "files": names,
+        **_replacing(replaces),
     }
 
 
@@ -198,7 +209,8 @@ def history_events(past: Past) -> Iterator[Event]:
 def _of_entry(entry: LogEntry, shown: str) -> Iterator[Event]:
     match entry.kind:
         case "message":
-            yield message_event(entry.message_id, entry.text, entry.author, entry.at, entry.files)
+            said = entry.message_id, entry.text, entry.author, entry.at, entry.files
+            yield message_event(*said, entry.replaces)
         case "settled":
             if entry.spent:
                 yield _spent(entry.spent)

@@ -12,6 +12,8 @@
 | GET /api/models      | the models that a thread may choose, and the one that it has     |
 | POST /api/messages   | sends a message; the page chooses its id, so twice is once       |
 | POST /api/edit       | edits a message that waits                                       |
+| POST /api/again      | sends a message in the place of one that has its outcome: the    |
+|                      | conversation goes back to it; 409 while the thread has a turn    |
 | POST /api/delete     | deletes a message that waits                                     |
 | POST /api/feedback   | a verdict on an answer                                           |
 | POST /api/files      | takes a file                                                     |
@@ -49,12 +51,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from threads.errors import StoreUnavailable
 from threads.model import ThreadId
+from transports.shared.buttons import is_control
 from transports.web.address import Address
 from transports.web.colours import Colours
 from transports.web.files import TooLarge, TooMany, picture_type
 from transports.web.sessions import Person, Sessions
 from transports.web.stream import Stream
-from transports.web.talk import Talk, TooManyStreams, TurnBegan, UnknownFile
+from transports.web.talk import StillRunning, Talk, TooManyStreams, TurnBegan, UnknownFile
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +71,7 @@ ELSEWHERE = (
 )
 
 _ICONS = (
-    "archive arrow-up bell chart-column check circle-check circle-x clock copy download ellipsis image keyboard "
+    "archive arrow-up bell chart-column check circle-check circle-x clock copy download ellipsis history keyboard "
     "log-out panel-left paperclip pencil pin refresh-cw search share-2 square square-pen sun-moon thumbs-down "
     "thumbs-up trash-2 x"
 )
@@ -125,6 +128,15 @@ class _Edit(_Body):
     id: Id
     thread: Root
     text: Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
+
+
+class _Again(_Body):
+    """``message`` is the id of the replaced one. ``text`` is its own, or another."""
+
+    id: Id
+    thread: Root
+    message: Id
+    text: Annotated[str, Field(max_length=LONGEST_TEXT)]
 
 
 class _Delete(_Body):
@@ -204,6 +216,7 @@ class Routes:
             Route("/api/models", read(self._models)),
             Route("/api/messages", change(self._send), methods=["POST"]),
             Route("/api/edit", change(self._edit), methods=["POST"]),
+            Route("/api/again", change(self._again), methods=["POST"]),
             Route("/api/delete", change(self._delete), methods=["POST"]),
             Route("/api/feedback", change(self._feedback), methods=["POST"]),
             Route("/api/files", change(self._take_file), methods=["POST"]),
@@ -219,6 +232,7 @@ class Routes:
             OSError: _not_read,
             TooManyStreams: _too_many_streams,
             TurnBegan: _too_late,
+            StillRunning: _not_now,
             UnknownFile: _no_file,
             ClientDisconnect: _gone,
             Exception: _broken,
@@ -338,6 +352,13 @@ class Routes:
         await self._talk.edit(person, given.thread, given.id, given.text)
         return JSONResponse({"ok": True}, 202)
 
+    async def _again(self, request: Request, person: Person) -> Response:
+        given = await _body(request, _Again)
+        if is_control(given.text):
+            raise HTTPException(422, "A command cannot take the place of a message. Send it by itself.")
+        await self._talk.again(person, given.thread, given.id, given.message, given.text)
+        return JSONResponse({"ok": True}, 202)
+
     async def _delete(self, request: Request, person: Person) -> Response:
         given = await _body(request, _Delete)
         await self._talk.delete(person, given.thread, given.id)
@@ -455,6 +476,12 @@ async def _too_many_streams(_: Request, __: Exception) -> Response:
 
 async def _too_late(_: Request, __: Exception) -> Response:
     return JSONResponse({"error": "I have begun with this message, so it cannot change any more."}, 409)
+
+
+async def _not_now(_: Request, __: Exception) -> Response:
+    return JSONResponse(
+        {"error": "I am still at work here. Wait for my answer or stop me, then go back."}, 409
+    )
 
 
 async def _no_file(_: Request, error: Exception) -> Response:

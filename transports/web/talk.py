@@ -73,6 +73,10 @@ class TurnBegan(Exception):
     """A message is edited after its turn began, or deleted after it had an outcome."""
 
 
+class StillRunning(Exception):
+    """A thread cannot go back to a message while something in it has no outcome."""
+
+
 class PastThreads(Protocol):
     """What the store knows of the threads of this transport. Raises OSError."""
 
@@ -111,7 +115,13 @@ class Talk:
         self._sent: FIFOCache[str, Event] = FIFOCache(MOST_SENT)
 
     async def send(
-        self, person: Person, root: str, message_id: str, text: str, files: Sequence[tuple[str, str]]
+        self,
+        person: Person,
+        root: str,
+        message_id: str,
+        text: str,
+        files: Sequence[tuple[str, str]] = (),
+        replaces: str = "",
     ) -> None:
         """Hand a message over. Raises `UnknownFile` and `StoreUnavailable`."""
         thread = self.thread(person, root)
@@ -120,11 +130,21 @@ class Talk:
         author = Author(person.id, person.name)
         if not is_quiet(text):
             sizes = [(file.name, file.size) for file in attachments]
-            self._sent[message_id] = message_event(message_id, text, person.id, at, sizes)
+            self._sent[message_id] = message_event(message_id, text, person.id, at, sizes, replaces)
         pictures = [await self.files.keep_picture(thread, message_id, file) for file in attachments]
-        await self.sink(Incoming(message_id, thread, author, text, at, files=attachments))
+        await self.sink(Incoming(message_id, thread, author, text, at, files=attachments, replaces=replaces))
         for picture in filter(None, pictures):
             self._publish(thread, _file_event(thread, picture))
+
+    async def again(self, person: Person, root: str, message_id: str, replaces: str, text: str) -> None:
+        """Hand a message over that takes the place of an earlier one: with the same text, or with another.
+
+        Raises `StillRunning` and `StoreUnavailable`.
+        """
+        feed = self._feeds.of(str(self.thread(person, root)))
+        if feed.running and not feed.knows(message_id):
+            raise StillRunning
+        await self.send(person, root, message_id, text, replaces=replaces)
 
     async def edit(self, person: Person, root: str, message_id: str, text: str) -> None:
         """Replace the text of a message that waits. Raises `TurnBegan` and `StoreUnavailable`."""

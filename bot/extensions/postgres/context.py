@@ -20,6 +20,11 @@ LOAD = (
 )
 ARCHIVED = "SELECT EXISTS (SELECT FROM thread WHERE id = %s AND generation > 0)"
 NEXT = "SELECT next_generation(%s, %s, %s, %s)"
+NOT_ARCHIVED = (
+    "DELETE FROM context c USING thread t WHERE t.id = %s AND t.owner = %s AND t.epoch = %s AND c.thread = t.id "
+    "AND c.generation = t.generation - 1 AND c.n < %s"
+)
+"""Leaves only the end of the last generation in the archive."""
 
 
 class PostgresContext:
@@ -53,19 +58,20 @@ class PostgresContext:
         await self._journal.durable(self._journal.save(self._thread, same, lines))
         self._messages[same:] = messages[same:]
 
-    async def copy_to_archive(self) -> None:
-        await self._turn_the_page(copied=True)
+    async def copy_to_archive(self, first: int = 0) -> None:
+        await self._turn_the_page(copied=True, first=first)
 
     async def archive(self) -> None:
         await self._turn_the_page(copied=False)
         self._messages = []
 
-    async def _turn_the_page(self, *, copied: bool) -> None:
-        owned = self._journal.owned.get(str(self._thread))
+    async def _turn_the_page(self, *, copied: bool, first: int = 0) -> None:
+        thread, owned = str(self._thread), self._journal.owned.get(str(self._thread))
+        epoch = owned.epoch if owned else -1
         try:
-            [[done]] = await self._reader.rows(
-                NEXT, (self._me(), str(self._thread), owned.epoch if owned else -1, copied)
-            )
+            [[done]] = await self._reader.rows(NEXT, (self._me(), thread, epoch, copied))
+            if first:
+                await self._reader.rows(NOT_ARCHIVED, (thread, self._me(), epoch, first))
         except OSError as error:
             raise StoreUnavailable(str(error)) from error
         if not done:

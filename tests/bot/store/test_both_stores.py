@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -11,12 +11,16 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from bot.extensions.postgres.reading import PostgresReader
 from bot.extensions.postgres.store import PostgresStore
+from bot.reports.files import FileReader
+from bot.reports.line_reader import Damage, records
 from tests.bot.extensions.postgres.workers import OTHER, THREAD, intent, message, said
 from tests.patience import WITHIN_S
 from threads.file_store import FileStore
 from threads.journal.ports import NullTaker
 from threads.model import Edited, StopRequest, message_key
+from threads.store.context import line_adapter
 from threads.store.disk import PosixDisk
 
 now = partial(datetime.now, UTC)
@@ -58,9 +62,11 @@ def process(request, tmp_path):
     offload = anyio.to_thread.run_sync
     if request.param == "files":
         make = partial(FileStore, tmp_path, PosixDisk(), offload=offload, journal_offload=offload, now=now)
+        read = partial(FileReader, tmp_path)
     else:
         dsn = request.getfixturevalue("dsn")
         make = partial(PostgresStore, dsn, tmp_path, name="w", version="1", now=now)
+        read = partial(PostgresReader, dsn, tmp_path)
 
     @asynccontextmanager
     async def run():
@@ -73,6 +79,7 @@ def process(request, tmp_path):
             tasks.cancel_scope.cancel()
         await store.leave()
 
+    run.read = read
     return run
 
 
@@ -87,7 +94,13 @@ async def receive(store, core, number, **changes):
 async def test_a_message_is_handed_over_as_it_was_received(process):
     odd = "  \u2028 \x00 \U0001f600 \ud7ff\ufffe é\n"
     async with process() as (store, core):
-        given = {"text": odd, "alias": "c-1", "reply_address": "https://example.org/x", "quoted": f"> {odd}"}
+        given = {
+            "text": odd,
+            "alias": "c-1",
+            "reply_address": "https://example.org/x",
+            "quoted": f"> {odd}",
+            "replaces": "m0",
+        }
         pending = await receive(store, core, 1, **given)
         assert pending.incoming == replace(message(1), **given)
 
@@ -196,6 +209,22 @@ async def test_a_conversation_that_is_put_aside_begins_anew(process):
         await context.archive()
         loaded = await store.context(THREAD).load()
         assert (loaded.messages, loaded.anew) == ([], True)
+
+
+async def test_the_end_of_a_conversation_is_archived_alone(process):
+    talk = [said("a", "m1"), said("b"), said("c", "m2"), said("d")]
+    async with process() as (store, core):
+        await receive(store, core, 1)
+        context = store.context(THREAD)
+        await context.load()
+        await context.save(talk)
+        await context.copy_to_archive(2)
+        assert (await store.context(THREAD).load()).messages == talk
+        await context.save([*talk[:2], said("e", "m3")])
+    with closing(process.read()) as reader:
+        [thread] = reader.find(str(THREAD))
+        told = [line.message for line in records(reader.conversation(thread), line_adapter(), Damage())]
+    assert told == [*talk[2:], *talk[:2], said("e", "m3")]
 
 
 async def test_threads_that_changed_lately_are_found_newest_first(process):

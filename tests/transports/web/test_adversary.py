@@ -15,7 +15,7 @@ from tests.transports.web.site import Visitor, visiting
 from transports.web.guard import HEADERS
 from transports.web.routes import TOKEN
 
-CHANGES = ["messages", "edit", "delete", "feedback", "files", "leave"]
+CHANGES = ["messages", "edit", "again", "delete", "feedback", "files", "leave"]
 ORIGINS = [
     "",
     "null",

@@ -20,6 +20,7 @@ from threads.model import (
     ToolStarted,
     TurnSettled,
     TurnStarted,
+    UsageCounted,
     Waiting,
 )
 
@@ -39,11 +40,12 @@ class Told:
         for event in events:
             self.site.web.show(THREAD, message, event)
 
-    async def answer(self, text="an answer", message="m1"):
+    async def answer(self, text="an answer", message="m1", *, said="hi", model="local/m"):
         key = f"web::you:{message}"
-        self.tell(Taken("hi", "you"), TurnStarted("hi", "you"), message=message)
+        self.tell(Taken(said, "you"), TurnStarted(said, "you"), message=message)
         await self.site.web.post(Outgoing(THREAD, key, text, "reply", message))
-        self.tell(TurnSettled("answered"), message=message)
+        used = [UsageCounted(model, 10, 0.0, None)] if model else []
+        self.tell(*used, TurnSettled("answered"), message=message)
 
     def snapshot(self):
         self.site.web._talk._feeds.of(str(THREAD)).ring.reset()
@@ -98,6 +100,20 @@ async def test_a_verdict_stays_given_when_the_outcome_is_told_again(tmp_path):
         bot.tell(Taken("next", "you"), message="m2")
         await expect(page.locator(".person .text", has_text="next")).to_be_visible()
         await expect(page.locator(".feedback")).to_have_text("Thank you.")
+
+
+async def test_only_what_a_model_has_written_is_judged(tmp_path):
+    async with reading(tmp_path) as (bot, page):
+        for message, text, model in (
+            ("m1", "hi", "offline/demo"),
+            ("m2", "/compact", "local/m"),
+            ("m3", "/help", ""),
+            ("m4", "hi", "local/m"),
+        ):
+            await bot.answer(message=message, text="an answer", said=text, model=model)
+        await expect(page.locator(".post.reply")).to_have_count(4)
+        await expect(page.locator("#m-m4 .feedback")).to_be_visible()
+        await expect(page.locator(".feedback")).to_have_count(1)
 
 
 CHANGES = """() => {

@@ -244,6 +244,7 @@ $("text").addEventListener("keydown", (event) => {
     event.preventDefault();
     complete(found[chosen]);
   } else if (found.length && event.key === "Escape") {
+    event.preventDefault();
     closed = true;
     showCompletions();
   } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing && (!TOUCH.matches || found.length)) {
@@ -253,10 +254,12 @@ $("text").addEventListener("keydown", (event) => {
       complete(found[chosen]);
     } else submit(event);
   } else if (event.key === "Escape" && draft.edited) {
+    event.preventDefault();
     cancel();
   } else if (event.key === "ArrowUp" && !$("text").value && !draft.edited && thread.lastOwn) {
     event.preventDefault();
-    edit(thread.lastOwn);
+    if (thread.lastOwn.waits) edit(thread.lastOwn);
+    else thread.lastOwn.rewrite();
   }
 });
 $("text").addEventListener("input", () => { closed = false; showCompletions(); grow(); });

@@ -62,6 +62,7 @@ class Message {
     if (event.text != null) this.setText(event.text);
     if (event.at) this.at = event.at;
     if (event.author) this.author = event.author;
+    if (event.replaces) this.replaces = event.replaces;
     if (event.files?.length) {
       const names = event.files.map((file) => el("li", {}, `${file.name} (${size(file.size)})`));
       this.part("sent", el("ul", { class: "files" }, ...names), this.asked);
@@ -163,6 +164,7 @@ class Message {
   on_picture(event) { this.part(`picture ${event.key}`, picture(event), this.asked); }
 
   on_spent(event) {
+    this.model = event.model;
     const cost = event.cost == null ? "cost unknown" : MONEY.format(event.cost);
     const cached = event.cached ? `, ${PERCENT.format(event.cached)} cached` : "";
     this.spent.textContent = `${event.model} · ${event.tokens.toLocaleString()} tokens${cached} · ${cost}`;
@@ -178,6 +180,7 @@ class Message {
   on_settled(event) {
     if (event.outcome === "stopped" && this.state === "waiting") this.actions.dropped(this);
     this.state = event.outcome;
+    if (["refused", "withdrawn"].includes(event.outcome)) this.replaces = ""; // the conversation is as it was
     if (event.tree) this.part("shown", el("div", { class: "markdown stopped" }, ...fromTree(event.tree)), this.shownBefore);
     this.draft.replaceChildren();
     if (event.outcome === "withdrawn") this.posts.replaceChildren(); // its questions
@@ -230,14 +233,17 @@ class Message {
     this.buttons.replaceChildren(...this.waits ? [
       iconButton("pencil", "Edit", () => this.actions.edit(this)),
       iconButton("trash-2", "Delete", (press) => this.actions.remove(this, press.currentTarget)),
+    ] : this.isOver ? [
+      iconButton("pencil", "Edit", () => this.rewrite()),
+      iconButton("refresh-cw", "Regenerate", (press) => again(this, this.text, press.currentTarget)),
     ] : []);
     if (this.state === "answered" && this.isReply && !this.parts.has("actions")) {
       const judge = (verdict) => (press) => this.actions.judge(this, verdict, press.currentTarget);
       this.part("actions", el(
         "div", { class: "actions" },
         copyButton("Copy answer", () => this.written),
-        el("span", { class: "feedback", role: "group", "aria-label": "Was this answer good?" },
-          iconButton("thumbs-up", "Good answer", judge("up")), iconButton("thumbs-down", "Bad answer", judge("down"))),
+        this.byModel ? el("span", { class: "feedback", role: "group", "aria-label": "Was this answer good?" },
+          iconButton("thumbs-up", "Good answer", judge("up")), iconButton("thumbs-down", "Bad answer", judge("down"))) : null,
         this.spent,
       ), this.posts.parentElement);
     }
@@ -247,6 +253,48 @@ class Message {
   get waits() { return this.state === "waiting" && this.text != null && this.at; }
 
   get busy() { return this.state === "waiting" || this.state === "running"; }
+
+  // The rules of the demo, and what a command says, are no answers of a model.
+  get byModel() { return this.model && !this.model.startsWith("offline/") && !/^\s*[/!]compact/i.test(this.text); }
+
+  // Whether the conversation can go back to it, and says something else from there on.
+  get isOver() {
+    return ["answered", "stopped"].includes(this.state) && this.model && !this.past && this.text != null && !/^\s*[/!][a-z]/i.test(this.text);
+  }
+
+  // Its text in a field, for another version of it.
+  rewrite() {
+    const field = el("textarea", { rows: Math.min(12, this.text.split("\n").length + 1), "aria-label": "New version" });
+    field.value = this.text;
+    const close = () => form.replaceWith(this.own);
+    const escape = (event) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      close();
+    };
+    const send = (event) => {
+      event.preventDefault();
+      again(this, field.value.trim(), event.submitter, close);
+    };
+    const form = el(
+      "form", { class: "rewrite", submit: send, keydown: escape }, field,
+      el("div", { class: "choices" }, el("button", {}, "Send"), el("button", { type: "button", class: "quiet", click: close }, "Cancel")),
+    );
+    this.own.replaceWith(form);
+    field.focus();
+  }
+}
+
+// Sends another version of a message. A second press of what may have arrived is the same version.
+function again(message, text, button, then = () => {}) {
+  act(async () => {
+    const same = JSON.stringify([root, message.id, text]);
+    if (!unsure.has(same)) unsure.set(same, crypto.randomUUID());
+    await call("/api/again", { id: unsure.get(same), thread: root, message: message.id, text });
+    unsure.delete(same);
+    button.removeAttribute("aria-disabled");
+    then();
+  }, button);
 }
 
 class Thread {
@@ -300,6 +348,30 @@ class Thread {
       else this.message(event.id, before).apply(event);
     }
     this.actions.dropped = dropped;
+    this.fold();
+  }
+
+  // What another message took the place of is an earlier version, with all that followed up to that one.
+  fold() {
+    for (const fold of this.list.querySelectorAll(".earlier")) fold.replaceWith(...fold.querySelector("ol").children);
+    for (const { id } of [...this.list.children]) {
+      const message = this.messages.get(id.slice(2));
+      const first = this.messages.get(message.replaces);
+      if (!message.replaces || (first && first.element.parentElement !== this.list)) continue;
+      const past = [];
+      for (let item = message.element; item && item !== first?.element;) if (item = item.previousElementSibling) past.unshift(item);
+      message.fold ??= el("li", { class: "earlier" }, el("details", { class: "tool" }, el("summary", {}, icon("history"), "Earlier version"), el("ol")));
+      message.fold.querySelector("ol").replaceChildren(...past);
+      if (past.length) message.element.before(message.fold);
+      const files = first?.parts.get("sent");
+      if (files && !message.parts.has("sent")) message.part("sent", files.cloneNode(true), message.asked);
+    }
+    for (const message of this.messages.values()) {
+      const past = message.element.parentElement !== this.list;
+      if (past === Boolean(message.past)) continue;
+      message.past = past;
+      message.showState();
+    }
   }
 
   apply(events) {
@@ -313,6 +385,7 @@ class Thread {
         this.actions.told(event.text);
       } else if (event.id) {
         this.message(event.id).apply(event);
+        if (event.replaces || (event.op === "settled" && this.message(event.id).fold)) this.fold();
       }
     }
     if (atEnd) this.toEnd();
@@ -335,10 +408,10 @@ class Thread {
   // How many questions are open.
   get asks() { return this.list.querySelectorAll(".asks").length; }
 
-  // The last message, if it can still be edited.
+  // The last message, if it can be edited.
   get lastOwn() {
     const last = [...this.messages.values()].at(-1);
-    return last?.waits ? last : null;
+    return last?.waits || last?.isOver ? last : null;
   }
 }
 
