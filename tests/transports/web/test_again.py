@@ -54,7 +54,7 @@ def asked(request) -> list[str]:
 def told(events, message):
     """Return what a page was told of a message, without what only a page that was there can know."""
     return [
-        {**e, "at": ""}
+        {**e, "at": "", "same": 0}
         for e in events
         if e.get("id") == message and e["op"] in {"message", "post", "settled"}
     ]
@@ -123,7 +123,7 @@ async def test_a_thread_that_is_at_work_does_not_go_back(tmp_path):
             message = await ann.say("hello", thread)
             await events.until("settled", id=message)
             running = await ann.say("and now?", thread)
-            await events.until("delta", id=running)
+            await events.until("draft", id=running)
             _, answer = await again(ann, thread, message, "hello")
             assert (answer.status_code, "at work" in answer.json()["error"]) == (409, True)
             await ann.say("/stop", thread)
