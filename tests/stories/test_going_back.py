@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import anyio
@@ -13,7 +14,19 @@ from bot.reports.line_reader import Damage
 from bot.reports.message_story import stories
 from bot.reports.thread import entries, tools_used
 from tests.sim.loop import virtual_time
-from tests.world import T1, Gate, Platform, Scripted, calls, converse, inline, message, running, says
+from tests.world import (
+    T1,
+    FaultyDisk,
+    Gate,
+    Platform,
+    Scripted,
+    calls,
+    converse,
+    inline,
+    message,
+    running,
+    says,
+)
 from threads import wording
 from threads.model import Deleted, Message, Text
 from threads.store.checksummed_lines import read_records
@@ -120,12 +133,18 @@ async def test_a_deleted_version_leaves_the_earlier_one(tmp_path):
     assert {one.replaces for one in logged(tmp_path)} == {""}
 
 
-async def test_a_version_that_failed_is_tried_again_in_the_same_place(tmp_path):
-    model, platform = Scripted(says("one"), says("two"), RuntimeError("a"), says("other")), Platform()
-    said = message(1, "first"), message(2, "second"), again(3, 2, "other words"), message(4, "/retry m3")
-    await converse(tmp_path, platform, model, *said)
+@pytest.mark.parametrize("went_back", [True, False])
+async def test_a_version_that_failed_is_tried_again_in_the_same_place(tmp_path, went_back):
+    failure, disk, platform = [RuntimeError("a")] if went_back else [], FaultyDisk(), Platform()
+    model = Scripted(says("one"), says("two"), *failure, says("other"))
+    if not went_back:
+        disk.refuse["create context.old.jsonl.tmp"] = OSError(errno.EIO, "broken")
+    async with running(tmp_path, platform, model, disk=disk) as bot:
+        await platform.exchange(bot, message(1), message(2, "second"), again(3, 2, "other words"))
+        disk.refuse.clear()
+        await platform.exchange(bot, message(4, "/retry m3"))
     assert platform.outcomes["m3"] == "failed"
-    assert words(conversation(tmp_path)) == ["first", "one", "other words", "other words", "other"]
+    assert words(conversation(tmp_path)) == ["hello", "one", *["other words"] * (1 + went_back), "other"]
 
 
 class Dies:
