@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import anyio
@@ -13,7 +14,19 @@ from bot.reports.line_reader import Damage
 from bot.reports.message_story import stories
 from bot.reports.thread import entries, tools_used
 from tests.sim.loop import virtual_time
-from tests.world import T1, Gate, Platform, Scripted, calls, converse, inline, message, running, says
+from tests.world import (
+    T1,
+    FaultyDisk,
+    Gate,
+    Platform,
+    Scripted,
+    calls,
+    converse,
+    inline,
+    message,
+    running,
+    says,
+)
 from threads import wording
 from threads.model import Deleted, Message, Text
 from threads.store.checksummed_lines import read_records
@@ -57,36 +70,28 @@ async def test_the_conversation_goes_back_and_the_log_keeps_what_followed(tmp_pa
     assert "in place of message m2" in story.events[0].what
 
 
-async def test_a_version_can_itself_be_replaced(tmp_path):
-    model = Scripted(says("one"), says("two"), says("three"))
-    await converse(tmp_path, Platform(), model, message(1), again(2, 1), again(3, 2))
-    assert words(conversation(tmp_path)) == ["hello", "three"]
-
-
-async def test_the_tools_of_an_earlier_version_are_still_told(tmp_path):
-    model = Scripted(says("one"), calls("list_files"), says("two"), says("other"))
-    await converse(tmp_path, Platform(), model, message(1), message(2), again(3, 2))
+async def test_the_tools_of_earlier_versions_are_still_told(tmp_path):
+    model = Scripted(
+        says("one"), calls("list_files"), says("two"), calls("read_file"), says("other"), says("last")
+    )
+    await converse(tmp_path, Platform(), model, message(1), message(2), again(3, 2), again(4, 3))
     reader = FileReader(tmp_path)
-    [thread] = reader.find(str(T1))
-    assert {about: [one.tool for one in used] for about, used in tools_used(reader, thread).items()} == {
-        "m2": ["list_files"]
-    }
-    assert [m.source for m in conversation(tmp_path)] == ["m1", "m1", "m3", "m3"]
+    used = tools_used(reader, reader.find(str(T1))[0])
+    assert {about: one.tool for about, [one] in used.items()} == {"m2": "list_files", "m3": "read_file"}
+    assert words(conversation(tmp_path)) == ["hello", "one", "hello", "last"]
 
 
-async def test_what_joined_an_answer_is_asked_again_with_it(tmp_path):
+async def test_a_version_waits_for_the_turn_is_no_command_and_comes_with_what_joined_the_other(tmp_path):
     gate = Gate(calls("list_files"))
-    model = Scripted(gate, says("both"), says("both again"))
-    platform = Platform()
+    model, platform = Scripted(gate, says("both"), says("both again")), Platform()
     async with running(tmp_path, platform, model) as bot:
         await gate.hold(bot, message(1, "first"))
         await bot.orchestrator.receive(message(2, "and this"))
+        await bot.orchestrator.receive(again(3, 1, "/status"))
         gate.open.set()
-        await platform.settled("m1", "m2")
-        await platform.exchange(bot, again(3, 1, "first"))
-    assert platform.outcomes["m2"] == "merged"
-    assert words(model.requests[-1].messages) == ["first", "and this"]
-    assert words(conversation(tmp_path)) == ["first", "and this", "both again"]
+        await platform.settled("m1", "m2", "m3")
+    assert platform.outcomes == {"m1": "answered", "m2": "merged", "m3": "answered"}
+    assert words(conversation(tmp_path)) == ["/status", "and this", "both again"]
 
 
 async def test_text_from_outside_taints_no_longer_once_it_is_gone(tmp_path):
@@ -102,14 +107,11 @@ async def test_text_from_outside_taints_no_longer_once_it_is_gone(tmp_path):
         assert tainted(conversation(tmp_path)), "what came with the message stays with it"
 
 
-@pytest.mark.parametrize("why", ["never had it", "it is summarised", "it is archived"])
-async def test_a_message_that_the_conversation_does_not_have_changes_nothing(tmp_path, why):
-    model = Scripted(says("one"), says("a summary"))
-    first = {"never had it": [], "it is summarised": ["/compact"], "it is archived": ["/new"]}[why]
-    platform, replaced = Platform(), 9 if why == "never had it" else 1
-    said = [message(1, "word " * 2_000), *(message(2, command) for command in first), message(3)]
+@pytest.mark.parametrize(("between", "replaced"), [("hello", 9), ("/compact", 1), ("/new", 1)])
+async def test_a_message_that_the_conversation_does_not_have_changes_nothing(tmp_path, between, replaced):
+    model, platform = Scripted(says("one"), says("a summary")), Platform()
     async with running(tmp_path, platform, model) as bot:
-        await platform.exchange(bot, *said)
+        await platform.exchange(bot, message(1, "word " * 2_000), message(2, between), message(3))
         before, asked = conversation(tmp_path), len(model.requests)
         await platform.exchange(bot, again(4, replaced))
     assert (platform.outcomes["m4"], platform.texts[-1]) == ("refused", wording.NOT_HERE_ANY_MORE)
@@ -118,23 +120,8 @@ async def test_a_message_that_the_conversation_does_not_have_changes_nothing(tmp
     assert {one.replaces for one in logged(tmp_path)} == {""}
 
 
-async def test_what_is_said_in_the_place_of_a_message_is_no_command_and_joins_no_turn(tmp_path):
-    gate = Gate(calls("list_files"))
-    model = Scripted(says("one"), gate, says("two"), says("other"))
-    platform = Platform()
-    async with running(tmp_path, platform, model) as bot:
-        await platform.exchange(bot, message(1))
-        await gate.hold(bot, message(2))
-        await bot.orchestrator.receive(again(3, 1, "/status"))
-        gate.open.set()
-        await platform.settled("m2", "m3")
-    assert [platform.outcomes[m] for m in ("m2", "m3")] == ["answered", "answered"]
-    assert words(conversation(tmp_path)) == ["/status", "other"]
-
-
 async def test_a_deleted_version_leaves_the_earlier_one(tmp_path):
-    gate = Gate(says("other"))
-    platform = Platform()
+    gate, platform = Gate(says("other")), Platform()
     async with running(tmp_path, platform, Scripted(says("one"), says("two"), gate)) as bot:
         await platform.exchange(bot, message(1, "first"), message(2, "second"))
         before = conversation(tmp_path)
@@ -146,14 +133,18 @@ async def test_a_deleted_version_leaves_the_earlier_one(tmp_path):
     assert {one.replaces for one in logged(tmp_path)} == {""}
 
 
-async def test_a_version_that_failed_is_tried_again_in_the_same_place(tmp_path):
-    model = Scripted(says("one"), says("two"), RuntimeError("a failure"), says("other"))
-    platform = Platform()
-    said = message(1, "first"), message(2, "second"), again(3, 2, "other words"), message(4, "/retry m3")
-    await converse(tmp_path, platform, model, *said)
-    assert [platform.outcomes[m] for m in ("m3", "m4")] == ["failed", "answered"]
-    assert "second" not in words(conversation(tmp_path))
-    assert words(conversation(tmp_path))[-2:] == ["other words", "other"]
+@pytest.mark.parametrize("went_back", [True, False])
+async def test_a_version_that_failed_is_tried_again_in_the_same_place(tmp_path, went_back):
+    failure, disk, platform = [RuntimeError("a")] if went_back else [], FaultyDisk(), Platform()
+    model = Scripted(says("one"), says("two"), *failure, says("other"))
+    if not went_back:
+        disk.refuse["create context.old.jsonl.tmp"] = OSError(errno.EIO, "broken")
+    async with running(tmp_path, platform, model, disk=disk) as bot:
+        await platform.exchange(bot, message(1), message(2, "second"), again(3, 2, "other words"))
+        disk.refuse.clear()
+        await platform.exchange(bot, message(4, "/retry m3"))
+    assert platform.outcomes["m3"] == "failed"
+    assert words(conversation(tmp_path)) == ["hello", "one", *["other words"] * (1 + went_back), "other"]
 
 
 class Dies:
