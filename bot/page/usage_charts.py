@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from bot.budget.money import dollars
 from bot.page import charts
@@ -10,10 +11,17 @@ from bot.reports.safe_text import plain
 from bot.reports.usage import Report
 
 
-def usage_chart(report: Report, mask: Callable[[str], str]) -> bytes:
-    """Return the SVG: bars over time for days, else one bar for each name."""
-    values = {mask(plain(line.name)): dollars(line.micros) for line in report.lines}
+def usage_chart(
+    report: Report,
+    mask: Callable[[str], str],
+    *,
+    narrow: bool = False,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """Return the SVG: bars over time for days, else one bar for each name, as *names* has it."""
+    values = [(mask(plain(names.get(one.name, one.name))), dollars(one.micros)) for one in report.lines]
     if report.by == "day":
-        return charts.bars("Spent by day, USD", [*values], {"USD": [*values.values()]}, unit="$")
-    group = "person" if report.by == "user" else report.by
-    return charts.shares(f"Spent by {group}, USD", values, unit="$")
+        return charts.bars(
+            [day for day, _ in values], {"USD": [usd for _, usd in values]}, unit="$", narrow=narrow
+        )
+    return charts.shares(values, unit="$", narrow=narrow)

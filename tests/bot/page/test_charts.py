@@ -8,8 +8,9 @@ import pytest
 from bot.page import charts
 
 CHARTS = {
-    "bars": lambda names, values: charts.bars("Spent", names, {"USD": values}, unit="$"),
-    "shares": lambda names, values: charts.shares("Spent", dict(zip(names, values, strict=True)), unit="$"),
+    "bars": lambda names, values: charts.bars(names, {"USD": values}, unit="$"),
+    "lines": lambda names, values: charts.lines(names, {"p50": values}, unit=" s", narrow=True),
+    "shares": lambda names, values: charts.shares([*zip(names, values, strict=True)], unit="$"),
 }
 
 
@@ -48,7 +49,7 @@ def test_the_library_leaves_nothing_behind_that_other_imports_ask(draw):
 
 def test_a_scale_of_small_counts_has_no_number_twice_and_one_of_nothing_has_none():
     def scale(*counts):
-        drawn = ET.fromstring(charts.bars("Retries", ["a", "b"], {"retries": counts}))
+        drawn = ET.fromstring(charts.bars(["a", "b"], {"retries": counts}))
         texts = [one.text for one in drawn.iter() if one.tag.endswith("text")]
         return [text for text in texts if text and text.replace(".", "").isdigit()]
 
