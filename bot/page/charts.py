@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 COLOURS = ("#2f8f76", "#c9772c", "#5b7fd1", "#b5579a", "#7d8a2e", "#8a6bd1", "#c0504d", "#4f9fb5")
 MOST_BARS = 60
@@ -54,36 +54,15 @@ def _style(colours: Sequence[str], size: int) -> Any:
     )
 
 
-def bars(
-    names: Sequence[str], series: Mapping[str, Sequence[float]], *, unit: str = "", narrow: bool = False,
-    colours: Sequence[str] = COLOURS,
+def over_time(
+    names: Sequence[str], series: Mapping[str, Sequence[float | None]],
+    kind: Literal["StackedBar", "Line"] = "StackedBar",
+    *, unit: str = "", narrow: bool = False, colours: Sequence[str] = COLOURS,
 ) -> bytes:  # fmt: skip
-    """Return stacked bars: for each of the *names* one bar, with a part for each of the *series*."""
-    return _over_time("StackedBar", names, series, _options(unit, colours, narrow=narrow))
-
-
-def lines(
-    names: Sequence[str],
-    series: Mapping[str, Sequence[float | None]],
-    *,
-    unit: str = "",
-    narrow: bool = False,
-) -> bytes:
-    """Return a line for each of the *series* over the *names*; where a value is None it is broken."""
-    return _over_time(
-        "Line",
-        names,
-        series,
-        {**_options(unit, COLOURS, narrow=narrow), "dots_size": 3, "allow_interruptions": True},
-    )
-
-
-def _over_time(
-    kind: str, names: Sequence[str], series: Mapping[str, Sequence[float | None]], options: Mapping[str, Any]
-) -> bytes:
+    """Return bars, with a part for each of the *series*, or lines, broken where a value is None, over the *names*."""
     drawn = any(map(any, series.values()))
     few = {"x_labels_major_count": MOST_LABELS, "show_minor_x_labels": len(names) <= MOST_LABELS}
-    chart = getattr(_pygal(), kind)(**options, **few, show_y_labels=drawn)
+    chart = getattr(_pygal(), kind)(**_options(unit, colours, narrow=narrow), **few, show_y_labels=drawn)
     chart.x_labels = [_short(name) for name in names[-MOST_BARS:]]
     for name, values in list(series.items())[:MOST_SERIES] if drawn else ():
         chart.add(_short(name), list(values[-MOST_BARS:]))
@@ -92,8 +71,7 @@ def _over_time(
 
 def shares(values: Sequence[tuple[str, float]], *, unit: str = "", narrow: bool = False) -> bytes:
     """Return one horizontal bar for each name, the largest at the top. Two may have the same name."""
-    options = {**_options(unit, COLOURS, narrow=narrow), "show_legend": False}
-    chart = _pygal().HorizontalBar(**options)
+    chart = _pygal().HorizontalBar(**_options(unit, COLOURS, narrow=narrow), show_legend=False)
     largest = sorted(values, key=itemgetter(1))[-12:]
     chart.x_labels = [_short(name) for name, _ in largest]
     chart.add("", [value for _, value in largest])
@@ -110,9 +88,11 @@ def _options(unit: str, colours: Sequence[str], *, narrow: bool) -> dict[str, An
         "legend_at_bottom": True,
         "legend_box_size": 10,
         "rounded_bars": 2,
+        "dots_size": 3,
+        "allow_interruptions": True,
         "range_min": 0,
         "include_x_axis": True,
-        "max_scale": 5,
+        "max_scale": 3 if narrow else 5,
         "truncate_label": -1,
         "margin": 4,
         "margin_right": 30,  # half of the last label

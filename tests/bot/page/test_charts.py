@@ -8,8 +8,8 @@ import pytest
 from bot.page import charts
 
 CHARTS = {
-    "bars": lambda names, values: charts.bars(names, {"USD": values}, unit="$"),
-    "lines": lambda names, values: charts.lines(names, {"p50": values}, unit=" s", narrow=True),
+    "bars": lambda names, values: charts.over_time(names, {"USD": values}, unit="$"),
+    "lines": lambda names, values: charts.over_time(names, {"p50": values}, "Line", unit=" s", narrow=True),
     "shares": lambda names, values: charts.shares([*zip(names, values, strict=True)], unit="$"),
 }
 
@@ -49,7 +49,7 @@ def test_the_library_leaves_nothing_behind_that_other_imports_ask(draw):
 
 def test_a_scale_of_small_counts_has_no_number_twice_and_one_of_nothing_has_none():
     def scale(*counts):
-        drawn = ET.fromstring(charts.bars(["a", "b"], {"retries": counts}))
+        drawn = ET.fromstring(charts.over_time(["a", "b"], {"retries": counts}))
         texts = [one.text for one in drawn.iter() if one.tag.endswith("text")]
         return [text for text in texts if text and text.replace(".", "").isdigit()]
 

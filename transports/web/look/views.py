@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import Any, TypeVar, get_args
@@ -216,14 +216,14 @@ class Views:
             case "turns":
                 counts = {one: [day.outcomes[one] for day in days] for one in OUTCOMES}
                 shown = {one: values for one, values in counts.items() if any(values)}
-                draw = partial(charts.bars, series=shown, colours=[OUTCOMES[one] for one in shown])
+                draw = partial(charts.over_time, series=shown, colours=[OUTCOMES[one] for one in shown])
             case "tokens":
-                draw = partial(charts.bars, series={"tokens": [day.tokens for day in days]})
+                draw = partial(charts.over_time, series={"tokens": [day.tokens for day in days]})
             case "time":
                 took = {f"p{share}": [day.took(share / 100) for day in days] for share in (50, 95)}
-                draw = partial(charts.lines, series=took, unit=" s")
+                draw = partial(charts.over_time, series=took, kind="Line", unit=" s")
             case "spent":
-                draw = partial(charts.bars, series={"USD": [day.usd for day in days]}, unit="$")
+                draw = partial(charts.over_time, series={"USD": [day.usd for day in days]}, unit="$")
             case _:
                 return self._missing("no such chart")
         return await _svg(partial(draw, [*map(_short, month)], narrow=_narrow(request)))
@@ -340,7 +340,8 @@ class Views:
         elif one.by == "thread":
             titles = await self._titles(thread.name for thread in one.lines[:ROWS])
             names = {name: line(title, LONGEST_NAME) for name, title in titles.items()}
-        return await _svg(partial(usage_chart, one, self.mask, narrow=_narrow(request), names=names))
+        named = replace(one, lines=[replace(had, name=names.get(had.name, had.name)) for had in one.lines])
+        return await _svg(partial(usage_chart, named, self.mask, narrow=_narrow(request)))
 
     async def _spending(self, since: str) -> Mapping[str, Report]:
         """Return the spending by each group."""
@@ -359,7 +360,7 @@ class Views:
         days = [trouble.days.get(day, Counter()) for day in self._month()]
         counts = {kind: [day[kind] for day in days] for kind in TROUBLE}
         return await _svg(
-            partial(charts.bars, [*map(_short, self._month())], counts, narrow=_narrow(request))
+            partial(charts.over_time, [*map(_short, self._month())], counts, narrow=_narrow(request))
         )
 
     async def _circuits_chart(self, request: Request) -> Response:
@@ -368,7 +369,9 @@ class Views:
         shown = {
             self.mask(title): [days.get(day, 0) for day in self._month()] for title, days in minutes.items()
         }
-        return await _svg(partial(charts.bars, [*map(_short, self._month())], shown, narrow=_narrow(request)))
+        return await _svg(
+            partial(charts.over_time, [*map(_short, self._month())], shown, narrow=_narrow(request))
+        )
 
     def _month(self) -> list[str]:
         today = self.now().date()
