@@ -64,8 +64,9 @@ def _of_status(status: Status | None) -> Iterator[Trouble]:
             "Not ready: it recovers the work before its start, or no transport or store answers",
             "#transports",
         )
+    down = tuple(f"{one.name}{end}" for one in status.transports for end in (" is ", ": "))
     for text in status.troubles:
-        yield Trouble(text, "#transports")
+        yield Trouble(text, "#transports" if text.startswith(down) else "", bad=text.startswith(down))
     for circuit in status.circuits:
         if circuit.state != "closed":
             waiting = f"; {circuit.waiting} calls wait" if circuit.waiting else ""
