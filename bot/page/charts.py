@@ -88,6 +88,7 @@ def _options(unit: str, colours: Sequence[str], *, narrow: bool) -> dict[str, An
         "legend_at_bottom": True,
         "legend_box_size": 10,
         "rounded_bars": 2,
+        "order_min": None if unit else 0,  # a count is whole
         "dots_size": 3,
         "allow_interruptions": True,
         "range_min": 0,

@@ -152,6 +152,19 @@ async def test_turns_are_chosen_by_what_they_have_and_the_slowest_come_first(loo
         assert (await look.get(f"/turns?{query}")).text.count('<th scope="row"') == shown, query
 
 
+async def test_where_there_are_more_threads_than_are_read_the_page_says_what_is_missing(
+    look_at, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("transports.web.look.turns.MOST_THREADS", 1)
+    write(tmp_path, "1.1", *exchange(1, "the older"))
+    write(tmp_path, "2.1", *exchange(2, "the newer"))
+    look = look_at(day=DAY)
+    for path in ("/", "/turns"):
+        page = (await look.get(path)).text
+        assert f'Before <time datetime="{DAY}T10:00:01+00:00">' in page, path
+    assert ["the older" in page, "the newer" in page] == [False, True]
+
+
 async def test_threads_have_titles_and_a_secret_in_one_is_not_cut_into_two(look_at, tmp_path):
     write(tmp_path, "1.1", *exchange(1, f"{'x' * 110} {SECRET} more"), *exchange(2, "later"))
     for path in (

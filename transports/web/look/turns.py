@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from operator import attrgetter
 
@@ -121,11 +121,16 @@ class DayOfTurns:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """Turns, newest first, and what they come to. ``left_out`` is how many threads of that time were not read."""
+    """Turns, newest first, and what they come to.
+
+    ``left_out`` threads were not read: turns before ``whole_since`` (UTC, ISO 8601), when the first of these changed
+    last, may be missing.
+    """
 
     turns: Sequence[Turn] = ()
     days: Mapping[str, DayOfTurns] = field(default_factory=dict)
     left_out: int = 0
+    whole_since: str = ""
 
 
 def seconds_between(end: str, began: str) -> float:
@@ -160,7 +165,9 @@ class Turns:
             if len(found) >= MOST_TURNS:
                 break
         found.sort(key=attrgetter("settled_at"), reverse=True)
-        return Recent(found, by_day(found), len(changed) - read)
+        left_out = changed[read:]
+        whole_since = datetime.fromtimestamp(left_out[0].changed_at, UTC).isoformat() if left_out else ""
+        return Recent(found, by_day(found), len(left_out), whole_since)
 
     def of_thread(self, reader: Reader, thread: Thread) -> list[Turn]:
         """Return the last turns of one thread, in the order of its log."""

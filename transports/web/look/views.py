@@ -199,7 +199,6 @@ class Views:
             limits=[(LIMITS.get(one.scope, one.scope), one, used_share(one)) for one in limits],
             workers=workers,
             recent=recent,
-            charged=any(one.usd for one in recent.days.values()),
         )
 
     async def _recent_turns(self) -> Recent:
@@ -247,7 +246,7 @@ class Views:
             slowest=slowest,
             titles=titles,
             choices={"outcome": [*OUTCOMES, ANY_FAILURE], **choices},
-            left_out=recent.left_out,
+            recent=recent,
         )
 
     def _of_one_thread(self, reader: Reader, wanted: str) -> Recent:
