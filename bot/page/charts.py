@@ -9,13 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from operator import itemgetter
+from typing import Any, Literal
 
 COLOURS = ("#2f8f76", "#c9772c", "#5b7fd1", "#b5579a", "#7d8a2e", "#8a6bd1", "#c0504d", "#4f9fb5")
 MOST_BARS = 60
 MOST_SERIES = len(COLOURS)
 LONGEST_NAME = 28
 MOST_LABELS = 5
+WIDE, NARROW = (600, 260, 14), (350, 240, 13)
+"""Width, height and size of letters: of a chart beside another, and of one on a phone."""
 
 THEMES = "text{fill:#55605c!important}@media(prefers-color-scheme:dark){text{fill:#a4b0ac!important}}"
 """The colours of words, as those of the page."""
@@ -31,8 +34,7 @@ def _pygal() -> Any:
     return pygal
 
 
-@cache
-def _style() -> Any:
+def _style(colours: Sequence[str], size: int) -> Any:
     grey = "#7f8a87"
     return _pygal().style.Style(
         background="transparent",
@@ -42,53 +44,62 @@ def _style() -> Any:
         foreground_subtle=grey,
         guide_stroke_color=grey,
         major_guide_stroke_color=grey,
-        title_font_size=22,
-        label_font_size=20,
-        major_label_font_size=20,
-        legend_font_size=20,
-        no_data_font_size=28,
+        label_font_size=size,
+        major_label_font_size=size,
+        legend_font_size=size,
+        no_data_font_size=size,
         font_family="system-ui, sans-serif",
-        colors=COLOURS,
+        colors=tuple(colours),
         opacity=".95",
     )
 
 
-def bars(title: str, names: Sequence[str], series: Mapping[str, Sequence[float]], *, unit: str = "") -> bytes:
-    """Return stacked bars: for each of the *names* one bar, with a part for each of the *series*."""
+def over_time(
+    names: Sequence[str], series: Mapping[str, Sequence[float | None]],
+    kind: Literal["StackedBar", "Line"] = "StackedBar",
+    *, unit: str = "", narrow: bool = False, colours: Sequence[str] = COLOURS,
+) -> bytes:  # fmt: skip
+    """Return bars, with a part for each of the *series*, or lines, broken where a value is None, over the *names*."""
     drawn = any(map(any, series.values()))
     few = {"x_labels_major_count": MOST_LABELS, "show_minor_x_labels": len(names) <= MOST_LABELS}
-    few["show_y_labels"] = drawn
-    chart = _pygal().StackedBar(**_options(title, unit), **few)
+    chart = getattr(_pygal(), kind)(**_options(unit, colours, narrow=narrow), **few, show_y_labels=drawn)
     chart.x_labels = [_short(name) for name in names[-MOST_BARS:]]
     for name, values in list(series.items())[:MOST_SERIES] if drawn else ():
         chart.add(_short(name), list(values[-MOST_BARS:]))
     return _svg(chart)
 
 
-def shares(title: str, values: Mapping[str, float], *, unit: str = "") -> bytes:
-    """Return one horizontal bar for each name, the largest at the top."""
-    chart = _pygal().HorizontalBar(**{**_options(title, unit), "show_legend": False})
-    largest = sorted(values.items(), key=lambda item: item[1])[-12:]
+def shares(values: Sequence[tuple[str, float]], *, unit: str = "", narrow: bool = False) -> bytes:
+    """Return one horizontal bar for each name, the largest at the top. Two may have the same name."""
+    chart = _pygal().HorizontalBar(**_options(unit, COLOURS, narrow=narrow), show_legend=False)
+    largest = sorted(values, key=itemgetter(1))[-12:]
     chart.x_labels = [_short(name) for name, _ in largest]
-    chart.add(title, [value for _, value in largest])
+    chart.add("", [value for _, value in largest])
     return _svg(chart)
 
 
-def _options(title: str, unit: str) -> dict[str, Any]:
+def _options(unit: str, colours: Sequence[str], *, narrow: bool) -> dict[str, Any]:
+    width, height, size = NARROW if narrow else WIDE
     return {
-        "title": title,
-        "style": _style(),
+        "style": _style(colours, size),
         "js": [],
-        "width": 760,
-        "height": 320,
+        "width": width,
+        "height": height,
         "legend_at_bottom": True,
-        "max_scale": 5,
+        "legend_box_size": 10,
+        "rounded_bars": 2,
+        "order_min": None if unit else 0,  # a count is whole
+        "dots_size": 3,
+        "allow_interruptions": True,
+        "range_min": 0,
+        "include_x_axis": True,
+        "max_scale": 3 if narrow else 5,
         "truncate_label": -1,
-        "margin": 8,
-        "margin_right": 60,  # half of the last label
+        "margin": 4,
+        "margin_right": 30,  # half of the last label
         "disable_xml_declaration": True,
         "value_formatter": lambda value: (
-            f"{unit}{value:,.2f}" if unit else f"{value:,.1f}".removesuffix(".0")
+            f"{unit}{value:,.2f}" if unit == "$" else f"{value:,.1f}".removesuffix(".0") + unit
         ),
         "no_data_text": "Nothing yet",
         "pretty_print": False,

@@ -10,10 +10,10 @@ from bot.reports.safe_text import plain
 from bot.reports.usage import Report
 
 
-def usage_chart(report: Report, mask: Callable[[str], str]) -> bytes:
+def usage_chart(report: Report, mask: Callable[[str], str], *, narrow: bool = False) -> bytes:
     """Return the SVG: bars over time for days, else one bar for each name."""
-    values = {mask(plain(line.name)): dollars(line.micros) for line in report.lines}
+    values = [(mask(plain(line.name)), dollars(line.micros)) for line in report.lines]
     if report.by == "day":
-        return charts.bars("Spent by day, USD", [*values], {"USD": [*values.values()]}, unit="$")
-    group = "person" if report.by == "user" else report.by
-    return charts.shares(f"Spent by {group}, USD", values, unit="$")
+        days, spent = zip(*values, strict=True) if values else ((), ())
+        return charts.over_time(days, {"USD": spent}, unit="$", narrow=narrow)
+    return charts.shares(values, unit="$", narrow=narrow)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial
 
 import anyio.to_thread
@@ -13,22 +15,23 @@ from bot.config.settings import Settings
 from bot.config.transports import served
 from bot.guards.redaction import Masker
 from bot.host.extension import TransportHost, thread_commands
-from bot.host.store_reader import open_reader
+from bot.host.store_reader import open_reader, open_shared
 from bot.ports.config_error import ConfigInvalid
 from bot.routing.access import AccessControl
 from bot.routing.commands import with_extensions
+from bot.store.reader import WorkerRow
 from threads.model import Author, ThreadId
 from threads.store.json_file import States
 from transports.base.transport import CONSOLE_USER
 from transports.shared.checks import utc_now
 from transports.web.address import Address
 from transports.web.client import Options, WebTransport
+from transports.web.look.views import Views
 from transports.web.model_choice import ModelList
 from transports.web.page_history import ThreadHistory
 from transports.web.routes import barred
 from transports.web.sessions import PERSON, Person, Sessions, WebState
 from transports.web.settings import WebSettings
-from transports.web.views import Views
 
 
 def page_settings(settings: Settings, port: int | None) -> WebSettings:
@@ -51,6 +54,7 @@ def make_page(host: TransportHost) -> WebTransport:
         Policy.of(settings.budget),
         worker=storage.worker,
         transports=tuple(served(settings)),
+        workers=partial(_workers, settings, environ),
     )
     options = Options(
         address=address_of(given),
@@ -76,6 +80,14 @@ def make_page(host: TransportHost) -> WebTransport:
         notices=storage.notices,
         files_are_apart=storage.notices is not None and given.files is None,
     )
+
+
+def _workers(settings: Settings, environ: Mapping[str, str]) -> Sequence[WorkerRow]:
+    """Return the workers of a shared store, none of files. Raises OSError."""
+    if (reader := open_shared(settings, environ)) is None:
+        return ()
+    with closing(reader):
+        return reader.workers()
 
 
 def address_of(given: WebSettings) -> Address:

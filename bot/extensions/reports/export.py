@@ -29,16 +29,18 @@ def write_usage(
 ) -> None:
     """Write what was spent, each grouping as a chart and a table."""
 
-    def chart(report: Report) -> str:
-        drawn = base64.b64encode(usage_chart(report, mask)).decode()
-        return f"data:image/svg+xml;base64,{drawn}"
+    def drawn(report: Report) -> str:
+        svg = base64.b64encode(usage_chart(report, mask)).decode()
+        return f"data:image/svg+xml;base64,{svg}"
 
     title = f"Spent from {reports[0].since} to {reports[0].until or 'now'}"
-    _write(out, mask, "_usage.html", title, reports=reports, limits=limits, chart=chart, rows=ROWS)
+    _write(out, mask, "_usage.html", title, reports=reports, limits=limits, drawn=drawn, rows=ROWS)
 
 
 def _write(out: TextIO, mask: Callable[[str], str], part: str, title: str, **values: object) -> None:
     template = templates(NAME, mask).get_template("export.html")
-    sheets = ((HERE / "static" / name).read_text("utf-8") for name in ("export.css", "report.css"))
+    sheets = (
+        (HERE / "static" / name).read_text("utf-8") for name in ("tokens.css", "export.css", "report.css")
+    )
     style = Markup("".join(sheets))  # noqa: S704 - our own files
     out.writelines(template.generate(part=part, title=title, style=style, **values))

@@ -4,9 +4,10 @@
 const MOST = 30;
 const turns = new Map();
 
-function cell(text, tag = "td") {
+function cell(text, label = "", tag = "td") {
   const made = document.createElement(tag);
   made.textContent = text;
+  if (label) made.dataset.label = label;
   return made;
 }
 
@@ -46,14 +47,15 @@ const APPLY = {
 
 function rowOf(turn) {
   const row = document.createElement("tr");
-  const thread = cell("", "th");
+  const thread = cell("", "", "th");
   thread.scope = "row";
-  thread.className = "name";
-  thread.append(link(turn.thread, `/look/thread?id=${encodeURIComponent(turn.thread)}`));
-  const message = cell("");
+  thread.className = "words";
+  thread.append(turn.name = link(turn.title || turn.thread, `/look/thread?id=${encodeURIComponent(turn.thread)}`));
+  turn.name.title = turn.thread;
+  const message = cell("", "Message");
   message.append(link("why", `/look/why?message=${encodeURIComponent(turn.message)}&thread=${encodeURIComponent(turn.thread)}`));
-  turn.cells = [cell(""), cell(""), cell(""), cell("")];
-  turn.cells[3].className = "number";
+  turn.cells = ["State", "Step", "What it does", "Seconds"].map((label) => cell("", label));
+  turn.cells[1].className = turn.cells[3].className = "number";
   row.append(thread, ...turn.cells, message);
   return row;
 }
@@ -64,6 +66,7 @@ function show() {
   const rows = shown.map((turn) => {
     turn.row ??= rowOf(turn);
     const seconds = Math.max(0, Math.round(((turn.ended ?? Date.now()) - turn.began) / 1000));
+    if (turn.title && turn.name.textContent !== turn.title) turn.name.textContent = turn.title;
     [turn.state, turn.step, turn.doing, `${seconds}`].forEach((text, place) => {
       if (turn.cells[place].textContent !== text) turn.cells[place].textContent = text;
     });
@@ -92,12 +95,16 @@ function connect() {
   mine.onmessage = (message) => {
     const event = JSON.parse(message.data);
     if (event.kind === "gap") turns.clear(); // of another process, or too long ago
-    if (event.thread_id && APPLY[event.kind]) APPLY[event.kind](turnOf(event), event);
+    if (event.thread_id && APPLY[event.kind]) {
+      const turn = turnOf(event);
+      APPLY[event.kind](turn, event);
+      if (event.title) turn.title = event.title;
+    }
     show();
   };
-  mine.onopen = () => { document.getElementById("live").textContent = ""; };
+  mine.onopen = () => { document.getElementById("reconnecting").textContent = ""; };
   mine.onerror = () => {
-    document.getElementById("live").textContent = "(reconnecting …)";
+    document.getElementById("reconnecting").textContent = "(reconnecting …)";
     if (mine.readyState === EventSource.CLOSED) setTimeout(() => { if (mine === stream) connect(); }, 1500);
   };
 }

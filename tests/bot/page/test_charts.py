@@ -8,8 +8,9 @@ import pytest
 from bot.page import charts
 
 CHARTS = {
-    "bars": lambda names, values: charts.bars("Spent", names, {"USD": values}, unit="$"),
-    "shares": lambda names, values: charts.shares("Spent", dict(zip(names, values, strict=True)), unit="$"),
+    "bars": lambda names, values: charts.over_time(names, {"USD": values}, unit="$"),
+    "lines": lambda names, values: charts.over_time(names, {"p50": values}, "Line", unit=" s", narrow=True),
+    "shares": lambda names, values: charts.shares([*zip(names, values, strict=True)], unit="$"),
 }
 
 
@@ -48,9 +49,9 @@ def test_the_library_leaves_nothing_behind_that_other_imports_ask(draw):
 
 def test_a_scale_of_small_counts_has_no_number_twice_and_one_of_nothing_has_none():
     def scale(*counts):
-        drawn = ET.fromstring(charts.bars("Retries", ["a", "b"], {"retries": counts}))
+        drawn = ET.fromstring(charts.over_time(["a", "b"], {"retries": counts}))
         texts = [one.text for one in drawn.iter() if one.tag.endswith("text")]
         return [text for text in texts if text and text.replace(".", "").isdigit()]
 
-    assert scale(0, 1) == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
+    assert scale(0, 1) == ["0", "1"]
     assert scale(0, 0) == []

@@ -32,11 +32,11 @@ async def test_a_browser_that_gave_up_is_connected_again(tmp_path):
     async with serving_page(tmp_path) as site, browsing(site) as page:
         await page.route("**/look/events", lambda route: route.fulfill(status=502, body="no"))
         await page.goto(f"{site.url}/look/")
-        await expect(page.locator("#live")).to_contain_text("reconnecting")
+        await expect(page.locator("#reconnecting")).to_contain_text("reconnecting")
         await page.unroute_all()
         settle(site, "m1")
         await expect(page.locator("#turns")).to_contain_text("answered")
-        await expect(page.locator("#live")).to_have_text("")
+        await expect(page.locator("#reconnecting")).to_have_text("")
 
 
 async def test_turns_of_a_process_that_is_gone_do_not_run_on(tmp_path):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bot.observe.audit import AuditRecord
-from transports.web.circuits import minutes_open, openings
+from transports.web.look.circuits import minutes_open, openings
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

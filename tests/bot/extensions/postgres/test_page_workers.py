@@ -227,3 +227,16 @@ async def test_the_audit_names_the_worker_of_each_record_as_the_status_does(dsn,
         assert {one.worker for one in found} == names
         page = (await b.get("/look/models")).text
         assert f"Circuits now, on {names.pop()}" in page
+
+
+async def test_the_summary_of_one_worker_counts_the_turns_and_the_workers_of_all(dsn, tmp_path):
+    async with two(dsn, tmp_path) as (a, b):
+        thread = str(uuid.uuid4())
+        async with watching(a, thread) as at_a:
+            first = await a.say("hello there", thread)
+            await at_a.until(lambda: at_a.state(first) == "answered")
+        for visitor in (a, b):
+            page = (await visitor.get("/look/")).text
+            assert "2 of 2 alive" in page
+            assert '<data value="1">1</data> answered' in page
+            assert "hello there" in (await visitor.get("/look/turns?outcome=answered")).text
