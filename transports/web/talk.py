@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import quote
 
+from anyio import to_thread
 from cachetools import FIFOCache
 
 from threads import wording
@@ -223,7 +224,8 @@ class Talk:
         shown = {entries[0].message_id for entries in past.messages}
         posted = await self.files.posted(thread)
         files = [file for file in posted if file.message_id in shown or also(file.message_id)]
-        return [*history_events(past), *(_file_event(thread, file) for file in files)]
+        events = await to_thread.run_sync(list, history_events(past))  # a hundred answers are read as Markdown
+        return [*events, *(_file_event(thread, file) for file in files)]
 
     def look_again(self) -> None:
         """Show the threads anew whose last outcomes an earlier process had not written into their logs."""

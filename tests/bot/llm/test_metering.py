@@ -179,17 +179,21 @@ async def test_a_call_that_fails_is_counted_for_what_it_may_have_cost(play, coun
     ],
 )
 async def test_a_cancelled_call_is_counted_at_once_and_on_disk(metered, counted, usage):
+    began = anyio.Event()
     async with accounting() as kept:
 
         async def play(request: Request, on_event: OnEvent) -> Usage:
+            began.set()
             try:
                 await anyio.sleep_forever()
             finally:
                 if metered:
                     request.meter(metered)
 
-        with anyio.move_on_after(0.01):
-            await kept.metered(Fake(play)).complete(REQUEST, unheard)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(kept.metered(Fake(play)).complete, REQUEST, unheard)
+            await began.wait()
+            tasks.cancel_scope.cancel()
         assert kept.used == counted
         commit = (await kept.records())[-1]
         assert (commit.outcome, commit.usage) == ("turn_stopped", usage)
