@@ -47,6 +47,7 @@ class Message {
     this.posts = el("div", { class: "posts" });
     this.spent = el("p", { class: "meta" });
     this.buttons = el("div", { class: "actions" });
+    this.regenerate = iconButton("refresh-cw", "Regenerate", () => again(this, this.text, this.regenerate));
     this.asked = el("article", { class: "person", "aria-label": "Message" }, this.own, this.meta);
     this.element = el("li", { tabindex: "-1" }, this.asked, this.buttons, el("div", { class: "bot" }, this.tools, this.draft, this.shownBefore, this.wait, this.posts, this.spent));
     this.element.id = `m-${id}`;
@@ -234,19 +235,19 @@ class Message {
       iconButton("pencil", "Edit", () => this.actions.edit(this)),
       iconButton("trash-2", "Delete", (press) => this.actions.remove(this, press.currentTarget)),
     ] : this.isOver ? [
-      iconButton("pencil", "Edit", () => this.rewrite()),
-      iconButton("refresh-cw", "Regenerate", (press) => again(this, this.text, press.currentTarget)),
+      iconButton("pencil", "Edit", () => this.rewrite()), ...this.parts.has("actions") ? [] : [this.regenerate],
     ] : []);
     if (this.state === "answered" && this.isReply && !this.parts.has("actions")) {
       const judge = (verdict) => (press) => this.actions.judge(this, verdict, press.currentTarget);
       this.part("actions", el(
         "div", { class: "actions" },
-        copyButton("Copy answer", () => this.written),
+        copyButton("Copy answer", () => this.written), this.regenerate,
         this.byModel ? el("span", { class: "feedback", role: "group", "aria-label": "Was this answer good?" },
           iconButton("thumbs-up", "Good answer", judge("up")), iconButton("thumbs-down", "Bad answer", judge("down"))) : null,
         this.spent,
       ), this.posts.parentElement);
     }
+    this.regenerate.hidden = !this.isOver;
   }
 
   // Whether it can still be edited or deleted.
