@@ -260,7 +260,8 @@ class Message {
 
   // Whether the conversation can go back to it, and says something else from there on.
   get isOver() {
-    return ["answered", "stopped"].includes(this.state) && this.model && !this.past && this.text != null && !/^\s*[/!][a-z]/i.test(this.text);
+    const wrote = this.state === "answered" ? this.model : this.state === "stopped" && this.parts.has("shown");
+    return wrote && !this.past && this.text != null && !/^\s*[/!][a-z]/i.test(this.text);
   }
 
   // Its text in a field, for another version of it.
