@@ -143,10 +143,10 @@ async def test_the_summary_counts_the_workers_and_names_those_that_are_gone(look
 
 async def test_turns_are_chosen_by_what_they_have_and_the_slowest_come_first(look_at, tmp_path):
     write(tmp_path, "1.1", *exchange(1, "quick one"), *slow())
-    write(tmp_path, "2.1", *failed(7, "timeout"))
+    write(tmp_path, "2.1", *failed(70, "timeout"))
     look = look_at(day=DAY)
     page = (await look.get("/turns?order=slowest")).text
-    assert page.index("slow one") < page.index("question 7")
+    assert page.index("slow one") < page.index("question 70")
     assert 'data-as="seconds">45.0 s' in page
     assert 'data-as="usd">$0.00' in page
     for query, shown in [("model=a/b", 1), ("outcome=any failure", 1), ("author=U1", 3), ("day=2026-11-19", 0), ("thread=slack:T1:C1:1.1", 2)]:  # fmt: skip
