@@ -21,8 +21,9 @@ from bot.observe.event_stream import EventStream
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
 from bot.reports.files import FileReader
 from bot.store.reader import WorkerRow
-from tests.bot.cli.data_folders import DAY, at, exchange, write_audit, write_thread
-from threads.model import UsageCounted
+from tests.bot.cli.data_folders import DAY, at, exchange, write_audit, write_records, write_thread
+from threads.journal.records import Received, record_adapter
+from threads.model import Author, UsageCounted
 from transports.web.look.views import Views
 
 SECRET = "sk-live-0123456789abcdef0123"
@@ -142,10 +143,10 @@ async def test_the_summary_counts_the_workers_and_names_those_that_are_gone(look
 
 async def test_turns_are_chosen_by_what_they_have_and_the_slowest_come_first(look_at, tmp_path):
     write(tmp_path, "1.1", *exchange(1, "quick one"), *slow())
-    write(tmp_path, "2.1", *failed(7, "timeout"))
+    write(tmp_path, "2.1", *failed(70, "timeout"))
     look = look_at(day=DAY)
     page = (await look.get("/turns?order=slowest")).text
-    assert page.index("slow one") < page.index("question 7")
+    assert page.index("slow one") < page.index("question 70")
     assert 'data-as="seconds">45.0 s' in page
     assert 'data-as="usd">$0.00' in page
     for query, shown in [("model=a/b", 1), ("outcome=any failure", 1), ("author=U1", 3), ("day=2026-11-19", 0), ("thread=slack:T1:C1:1.1", 2)]:  # fmt: skip
@@ -201,6 +202,16 @@ async def test_threads_lead_to_their_transcripts(look, tmp_path):
         assert "<script>" not in text
         assert SECRET not in text
     assert "There are no threads yet." in (await look.get("/threads?transport=discord")).text
+
+
+async def test_a_person_of_a_thread_has_the_name_that_the_journal_knows(look, tmp_path):
+    write_thread(tmp_path, "1.1", *exchange(1))
+    received = Received(
+        thread_id="slack:T1:C1:1.1", message_id="m1", author=Author("U1", "<Ada>"), text="hello", at=at(1)
+    )
+    write_records(tmp_path / "journal.jsonl", record_adapter(), received)
+    page = (await look.get("/thread", params={"id": "slack:T1:C1:1.1"})).text
+    assert '<b title="U1">&lt;Ada&gt;</b>' in page
 
 
 async def test_why_is_a_timeline(look, tmp_path):

@@ -51,9 +51,10 @@ from bot.reports.dead_letters import dead_letters
 from bot.reports.line_reader import Damage
 from bot.reports.message_story import stories
 from bot.reports.safe_text import line
-from bot.reports.thread import Summary, entries, summary, tools_used, waiting
+from bot.reports.thread import Summary, entries, journal, summary, tools_used, waiting
 from bot.reports.usage import By, Report, period, reports
 from bot.store.reader import Reader, WorkerRow
+from threads.journal.records import Received
 from threads.model import with_quoted
 from transports.web.look.circuits import KINDS, Opening, minutes_open, openings
 from transports.web.look.summary import LIMITS, Trouble, grade, headline, troubles, used_share
@@ -268,7 +269,8 @@ class Views:
                         return
                     titles: Mapping[str, str] = {}
                     with suppress(OSError):  # the turns go on without their titles
-                        titles = await self._titles(one.thread_id for one in batch if one.kind == "settled")
+                        named = (one.thread_id for one in batch if one.kind in ("turn", "settled"))
+                        titles = await self._titles(named)
                     yield "".join(map(partial(self._event, titles), batch))
 
         return StreamingResponse(chunks(), media_type="text/event-stream")
@@ -302,6 +304,7 @@ class Views:
                 "used": tools_used(reader, thread),
                 "files": reader.files(thread),
                 "waiting": waiting(reader, thread.name),
+                "people": _people(reader, thread.name),
                 "more": reader.count(thread) > MESSAGES,
             }
 
@@ -407,6 +410,12 @@ class Views:
 
     def _missing(self, what: str) -> Response:
         return HTMLResponse(self._templates.get_template("missing.html").render(page="", what=what), 404)
+
+
+def _people(reader: Reader, thread: str) -> dict[str, str]:
+    """Return the names of those who wrote in a thread of late, by their ids: a log has no names."""
+    said = [one for one in journal(reader, Damage(), (thread,), thread) if isinstance(one, Received)]
+    return {one.author.id: one.author.name for one in said if one.thread_id == thread and one.author.name}
 
 
 async def _svg(draw: Callable[[], bytes]) -> Response:
