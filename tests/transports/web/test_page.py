@@ -339,8 +339,9 @@ async def test_why_tells_what_happened_to_a_message(tmp_path):
         await expect(page.locator(".post.reply")).to_be_visible()
         await page.goto(f"{site.url}/look/threads")
         await page.locator("tbody a").first.click()
-        message = re.search(r"\[([0-9a-f-]{36})\]", await page.locator(".head").first.inner_text())[1]
-        await page.get_by_role("link", name="why", exact=True).click()
+        why = page.get_by_role("link", name="why", exact=True)
+        message = re.search(r"message=([0-9a-f-]{36})", await why.get_attribute("href"))[1]
+        await why.click()
         await expect(page.locator(".timeline li").last).to_contain_text("answered")
         await page.goto(f"{site.url}/look/why")
         await page.fill("[name=message]", message)
