@@ -26,6 +26,7 @@ from bot.observe.systemd_notify import Notify
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import Status
+from bot.wiring.agents import Agents
 from bot.wiring.app import serve
 from bot.wiring.chat import completed, say_model, to_person, with_owner
 from bot.wiring.reload import Reload
@@ -102,7 +103,7 @@ async def serve_until_stopped(
     log.info("model.chosen: %s (%s)", model, reason)
     if settings.verify_providers:
         await verify_all(used(named), settings, environ)
-    events, published = EventStream(), list[Callable[[], Status]]()
+    events, published, answering = EventStream(), list[Callable[[], Status]](), list[Agents]()
 
     def status() -> Status | None:
         """Return the status of this process; None until it is observed."""
@@ -124,8 +125,14 @@ async def serve_until_stopped(
             environ,
             model=model,
             make_transports=partial(
-                _transports, current, environ, model, observing.unread, (status, events, on_open)
+                _transports,
+                current,
+                environ,
+                model,
+                observing.unread,
+                (status, events, on_open, lambda: answering[-1] if answering else None),
             ),
+            on_agents=answering.append,
             watch=partial(watch, others=others),
             observing=observing,
             on_audit=events.audited,
@@ -147,7 +154,9 @@ def _transports(
     environ: Mapping[str, str],
     model: str,
     count_unread: Callable[[str, str], None],
-    process: tuple[Callable[[], Status | None], EventStream, Callable[[str], None] | None],
+    process: tuple[
+        Callable[[], Status | None], EventStream, Callable[[str], None] | None, Callable[[], Agents | None]
+    ],
     storage: Storage,
 ) -> Sequence[Transport]:
     kinds, models = transport_kinds(current.settings), offered(current.settings, model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
 
 import anyio.to_thread
@@ -18,7 +19,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.routing.access import AccessControl
 from bot.routing.commands import with_extensions
 from threads.model import Author, ThreadId
-from threads.store.json_file import States
+from threads.store.json_file import State, States
 from transports.base.transport import CONSOLE_USER
 from transports.shared.checks import utc_now
 from transports.web.address import Address
@@ -27,6 +28,8 @@ from transports.web.page_history import ThreadHistory
 from transports.web.routes import barred
 from transports.web.sessions import PERSON, Person, Sessions, WebState
 from transports.web.settings import WebSettings
+from transports.web.thread_list import NotesState
+from transports.web.title_model import TitleModel
 from transports.web.views import Views
 
 
@@ -64,14 +67,20 @@ def make_page(host: TransportHost) -> WebTransport:
         owner=Person(id=CONSOLE_USER) if host.on_open else None,
         on_open=host.on_open or (lambda _: None),
     )
+
+    def open_notes(person: str) -> Awaitable[State[NotesState]]:
+        return storage.states.open(f"web-threads-{person}", NotesState())
+
     return WebTransport(
         options,
         ThreadHistory(settings, environ),
         partial(storage.states.open, "web", WebState()),
+        open_notes,
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         notices=storage.notices,
         files_are_apart=storage.notices is not None and given.files is None,
+        title=TitleModel(host.agents, given.titles_model).title if given.titles else None,
     )
 
 

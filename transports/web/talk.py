@@ -5,13 +5,15 @@ A thread belongs to the person in its ``channel``. Nobody else writes there or r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import IO, Literal, Protocol
 from urllib.parse import quote
 
 from cachetools import FIFOCache
+from pydantic import JsonValue
 
 from threads import wording
 from threads.model import (
@@ -31,20 +33,23 @@ from threads.model import (
 )
 from transports.base.notices import Notices
 from transports.base.text import clean
-from transports.shared.buttons import is_press
+from transports.shared.buttons import is_control, is_press
 from transports.web.events import Past, history_events, in_order, message_event, post_event, turn_event
 from transports.web.feed import Event, Feeds
 from transports.web.files import Files, PostedFile
 from transports.web.relay import Relay
 from transports.web.sessions import Person
 from transports.web.stream import Stream
+from transports.web.thread_list import NOTHING, OpenNotes, ThreadNotes, Wanted, shown
 
 LAST_MESSAGES = 100
 """Messages of a thread's log that a page is shown at once."""
 
-MOST_THREADS = 200
-"""Threads in a list, the newest."""
+MOST_WORDS = 8
+"""Words of a search."""
 
+ALL = Wanted()
+"""The list that a page shows at first."""
 
 MOST_STREAMS = 40
 """Streams of one person that are open at once."""
@@ -65,11 +70,33 @@ class TurnBegan(Exception):
     """A message is edited after its turn began, or deleted after it had an outcome."""
 
 
+class NoSuchThread(Exception):
+    """The store has nothing of a thread."""
+
+
 class PastThreads(Protocol):
     """What the store knows of the threads of this transport. Raises OSError."""
 
-    async def threads(self, person: str, most: int) -> Sequence[tuple[str, str, float]]:
-        """Return the newest threads of a person: root, first words, and when it changed, in seconds since 1970."""
+    async def threads(
+        self, person: str, choose: Callable[[Sequence[tuple[str, float]]], Sequence[tuple[str, float]]]
+    ) -> Sequence[tuple[str, str, float]]:
+        """Return the threads of a person that are chosen of all: root, first words, and when it changed.
+
+        Instants are in seconds since 1970.
+        """
+        ...
+
+    async def search(
+        self, person: str, words: Sequence[str], titles: Mapping[str, str], hidden: Container[str]
+    ) -> tuple[list[Event], int]:
+        """Return the threads with all these words in their title or in one text, but not those that are hidden.
+
+        The words are in lower case. With them comes how many threads were not looked into.
+        """
+        ...
+
+    async def export(self, thread: ThreadId, title: str, form: str) -> IO[str]:
+        """Return an open file with the whole thread. Raises `NoSuchThread`."""
         ...
 
     async def past(self, thread: ThreadId, most: int, before: int | None = None) -> Past:
@@ -78,7 +105,10 @@ class PastThreads(Protocol):
 
 
 class Talk:
-    """``sink`` is set while the transport is served. ``commands`` are the bot's, with their meanings."""
+    """``sink`` is set while the transport is served. ``commands`` are the bot's, with their meanings.
+
+    ``answered`` is called with a message of a thread that has no title yet, and its answer.
+    """
 
     sink: Sink
     files_are_apart = False
@@ -91,22 +121,25 @@ class Talk:
         commands: Mapping[str, str],
         now: Callable[[], datetime],
         most_bytes: int,
+        open_notes: OpenNotes,
         notices: Notices | None = None,
     ) -> None:
         self.files, self.commands, self.most_bytes = files, commands, most_bytes
         self._name, self._history, self._now = name, history, now
+        self.answered: Callable[[Incoming, str], None] = lambda *_: None
         self._feeds = Feeds()
         self._streams: set[Stream] = set()
         self._repaired: set[str] = set()
         self._elsewhere: dict[str, dict[str, Event]] = {}
         self.relay = Relay(self, notices)
+        self.notes = ThreadNotes(open_notes, lambda person, told: self._feeds.list_of(person).append(told))
         self._sent: FIFOCache[str, Event] = FIFOCache(MOST_SENT)
 
     async def send(
         self, person: Person, root: str, message_id: str, text: str, files: Sequence[tuple[str, str]]
     ) -> None:
         """Hand a message over. Raises `UnknownFile` and `StoreUnavailable`."""
-        thread = self._thread(person, root)
+        thread = await self.open(person, root)
         attachments = tuple([await self._attachment(person, *file) for file in files])
         at = self._now().isoformat(timespec="milliseconds")
         author = Author(person.id, person.name)
@@ -117,7 +150,9 @@ class Talk:
 
     async def edit(self, person: Person, root: str, message_id: str, text: str) -> None:
         """Replace the text of a message that waits. Raises `TurnBegan` and `StoreUnavailable`."""
-        thread = self._waiting(person, root, message_id)
+        thread = await self.open(person, root)
+        if self._feeds.of(str(thread)).began(message_id):
+            raise TurnBegan
         await self.sink(Edited(message_id, thread, text))
         if self._feeds.of(str(thread)).started_with(message_id) not in {None, clean(text)}:
             raise TurnBegan  # meanwhile, with the text before
@@ -125,7 +160,7 @@ class Talk:
 
     async def delete(self, person: Person, root: str, message_id: str) -> None:
         """Withdraw a message that has no outcome yet. Raises `TurnBegan` and `StoreUnavailable`."""
-        thread = self._thread(person, root)
+        thread = await self.open(person, root)
         if self._feeds.of(str(thread)).settled(message_id):
             raise TurnBegan
         await self.sink(Deleted(message_id, thread))
@@ -135,24 +170,64 @@ class Talk:
     ) -> None:
         """Hand a verdict on an answer over."""
         author = Author(person.id, person.name)
-        await self.sink(Feedback(feedback_id, self._thread(person, root), author, post_id, verdict))
+        await self.sink(Feedback(feedback_id, await self.open(person, root), author, post_id, verdict))
 
-    async def list_threads(self, person: Person) -> list[Event]:
-        """Return the person's threads, newest first."""
+    async def list_threads(self, person: Person, wanted: Wanted = ALL) -> Event:
+        """Return the person's threads, newest first, and the cursor for more."""
+        notes, known, cursor = await self.notes.of(person.id), set[str](), ""
+
+        def choose(found: Sequence[tuple[str, float]]) -> Sequence[tuple[str, float]]:
+            nonlocal cursor
+            known.update(root for root, _ in found)
+            chosen, cursor = wanted.of(found, notes)
+            return chosen
+
+        stored = await self._history.threads(person.id, choose)
+        now = self._busy_now(person)
+        # of the others the first message has no outcome yet
+        first = [] if wanted.archived or wanted.before else [one for one in reversed(now) if one not in known]
+        threads: list[JsonValue] = [
+            {"thread": root, "title": now[root][0], "busy": now[root][1]}
+            for root in first
+            if wanted.takes(notes.get(root, NOTHING))
+        ]
+        for root, title, at in stored:
+            note = notes.get(root, NOTHING)
+            place: Event = {"thread": root, "at": at, "busy": root in now and now[root][1]}
+            threads.append({**shown(note), **place, "title": note.title or title or now.get(root, ("",))[0]})
+        return {"threads": threads, **({"before": cursor} if cursor else {})}
+
+    def _busy_now(self, person: Person) -> dict[str, tuple[str, bool]]:
+        """Return the title of each thread in memory, and whether it is busy, by its root."""
         known = {ThreadId.parse(name): feed for name, feed in self._feeds.known.items()}
         own = {
             thread.root: feed for thread, feed in known.items() if thread.channel == person.id and feed.title
         }
-        stored = {root: title for root, title, _ in await self._history.threads(person.id, MOST_THREADS)}
         now = {root: (feed.title, feed.running) for root, feed in own.items()}
         for root, event in self._elsewhere.get(person.id, {}).items():
             title, busy = now.get(root, ("", False))
             now[root] = (title or str(event["title"]), busy or bool(event["busy"]))
-        new = [root for root in reversed(now) if root not in stored]  # their first message has no outcome yet
-        return [
-            {"thread": root, "title": stored.get(root) or now[root][0], "busy": root in now and now[root][1]}
-            for root in [*new, *stored]
-        ]
+        return now
+
+    async def search(self, person: Person, text: str) -> Event:
+        """Return the person's threads in which all words of *text* are, and how many were not looked into."""
+        notes, words = await self.notes.of(person.id), text.lower().split()[:MOST_WORDS]
+        titles = {root: note.title for root, note in notes.items()}
+        hidden = {root for root, note in notes.items() if note.deleted_at}
+        hits, left = await self._history.search(person.id, words, titles, hidden) if words else ([], 0)
+        return {"threads": [*hits], "left_out": left}
+
+    async def export(self, person: Person, root: str, form: str) -> tuple[str, IO[str]]:
+        """Return the title of a thread, and an open file with all of it."""
+        thread = await self.open(person, root)
+        title = self.notes.known(person.id, root).title
+        return title, await self._history.export(thread, title, form)
+
+    async def say_of(self, person: Person, root: str, said: Mapping[str, str | bool]) -> None:
+        """Change what is said of a thread. Raises `TooManyNotes` and `StoreUnavailable`."""
+        if said.get("deleted_at") and self._busy_now(person).get(root, ("", False))[1]:
+            await self.send(person, root, str(uuid.uuid4()), "/stop", [])
+        await self.notes.change(person.id, root, lambda note: note.model_copy(update=said))
 
     def stream(
         self, person: Person, root: str, last_id: str, may_go_on: Callable[[], bool] = lambda: True
@@ -185,7 +260,7 @@ class Talk:
 
     async def earlier(self, person: Person, root: str, before: int) -> list[Event]:
         """Return what the page is told of the last messages of the first *before* of a thread."""
-        return in_order(await self._past(self._thread(person, root), before, lambda _: False))
+        return in_order(await self._past(await self.open(person, root), before, lambda _: False))
 
     async def _past(self, thread: ThreadId, before: int | None, also: Callable[[str], bool]) -> list[Event]:
         past = await self._history.past(thread, LAST_MESSAGES, before)
@@ -218,6 +293,8 @@ class Talk:
             self._publish(thread, told)
         if isinstance(event, Taken | TurnStarted | TurnSettled):
             self._list(thread)
+        if isinstance(event, TurnSettled) and event.outcome == "answered":
+            self._answered(thread, message_id)
 
     def post(self, outgoing: Outgoing) -> str:
         """Show a post, in place of one with the same key."""
@@ -242,6 +319,18 @@ class Talk:
         """Store a file that the bot posts, and show it. Raises `PostFailed`."""
         posted = await self.files.keep(thread, message_id, key, file, name)
         self._publish(thread, _file_event(thread, posted))
+
+    def tell(self, incoming: Incoming, text: str) -> None:
+        """Tell the pages of a message's thread something that is no message."""
+        self._publish(incoming.thread, {"op": "told", "id": incoming.id, "text": clean(text)})
+
+    def _answered(self, thread: ThreadId, message_id: str) -> None:
+        events = self._feeds.of(str(thread)).events_of(message_id)
+        asked = next((str(one["text"]) for one in events if one["op"] in {"message", "started"}), "")
+        answer = next((str(one["text"]) for one in reversed(events) if one.get("kind") == "reply"), "")
+        note = self.notes.known(thread.channel, thread.root)
+        if answer and not (is_control(asked) or note.asked or note.named):
+            self.answered(Incoming(message_id, thread, Author(thread.channel), asked, ""), answer)
 
     def _list(self, thread: ThreadId) -> None:
         """Tell the pages of the thread's person what its place in the list shows now."""
@@ -301,14 +390,13 @@ class Talk:
             self._elsewhere.setdefault(person, {})[str(event["thread"])] = event
             self._feeds.list_of(person).append(event)
 
+    async def open(self, person: Person, root: str) -> ThreadId:
+        """Return a thread of the person. Raises `ThreadDeleted` and OSError."""
+        await self.notes.check(person.id, root)
+        return self._thread(person, root)
+
     def _thread(self, person: Person, root: str) -> ThreadId:
         return ThreadId(self._name, "", person.id, root)
-
-    def _waiting(self, person: Person, root: str, message_id: str) -> ThreadId:
-        thread = self._thread(person, root)
-        if self._feeds.of(str(thread)).began(message_id):
-            raise TurnBegan
-        return thread
 
     async def _attachment(self, person: Person, file_id: str, name: str) -> Attachment:
         attachment = await self.files.sent(person.id, file_id, name)
