@@ -71,8 +71,7 @@ class ThreadHistory:
             self._search, person, words, titles, hidden, limiter=self._searching
         )
 
-    async def export(self, thread: ThreadId, title: str, form: str) -> IO[str]:
-        """Return an open file with the whole thread, as "md" or "html". Raises `NoSuchThread` and OSError."""
+    async def export(self, thread: ThreadId, title: str, form: str) -> tuple[str, IO[str]]:
         return await anyio.to_thread.run_sync(self._export, str(thread), title, form)
 
     def _threads(
@@ -133,7 +132,7 @@ class ThreadHistory:
                 break
         return None
 
-    def _export(self, name: str, title: str, form: str) -> IO[str]:
+    def _export(self, name: str, title: str, form: str) -> tuple[str, IO[str]]:
         with closing(open_reader(self._settings, self._environ)) as reader:
             thread = next((one for one in reader.find(name) if one.name == name), None)
             if thread is None:
@@ -143,7 +142,7 @@ class ThreadHistory:
             title = title or self._title(reader, thread) or "A thread"
             write_thread(out, Transcript(title, *shown, self._mask), form)
             out.seek(0)
-            return out
+            return title, out
 
     def _past(self, name: str, most: int, before: int | None) -> Past:
         with self._reading, closing(open_reader(self._settings, self._environ)) as reader:

@@ -95,8 +95,11 @@ class PastThreads(Protocol):
         """
         ...
 
-    async def export(self, thread: ThreadId, title: str, form: str) -> IO[str]:
-        """Return an open file with the whole thread. Raises `NoSuchThread`."""
+    async def export(self, thread: ThreadId, title: str, form: str) -> tuple[str, IO[str]]:
+        """Return the title of a thread, by default its first words, and an open file with all of it.
+
+        The form is "md" or "html". Raises `NoSuchThread`.
+        """
         ...
 
     async def past(self, thread: ThreadId, most: int, before: int | None = None) -> Past:
@@ -220,8 +223,7 @@ class Talk:
     async def export(self, person: Person, root: str, form: str) -> tuple[str, IO[str]]:
         """Return the title of a thread, and an open file with all of it."""
         thread = await self.open(person, root)
-        title = self.notes.known(person.id, root).title
-        return title, await self._history.export(thread, title, form)
+        return await self._history.export(thread, self.notes.known(person.id, root).title, form)
 
     async def say_of(self, person: Person, root: str, said: Mapping[str, str | bool]) -> None:
         """Change what is said of a thread. Raises `TooManyNotes` and `StoreUnavailable`."""
@@ -334,8 +336,10 @@ class Talk:
 
     def _list(self, thread: ThreadId) -> None:
         """Tell the pages of the thread's person what its place in the list shows now."""
-        feed = self._feeds.of(str(thread))
+        feed, note = self._feeds.of(str(thread)), self.notes.known(thread.channel, thread.root)
         told: Event = {"op": "list", "thread": thread.root, "title": feed.title, "busy": feed.running}
+        if note != NOTHING:
+            told |= {**shown(note), "title": note.title or feed.title}
         self._feeds.list_of(thread.channel).append(told)
         self.relay.list(thread.channel, told)
 

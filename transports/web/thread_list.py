@@ -99,8 +99,10 @@ class ThreadNotes:
         before, now = self._told[person], self._states[person].value.threads
         self._told[person] = now
         for root in {*before, *now}:
-            if (note := now.get(root, NOTHING)) != before.get(root, NOTHING):
-                self._tell(person, {"op": "list", "thread": root, **shown(note)})
+            note, old = now.get(root, NOTHING), before.get(root, NOTHING)
+            if note != old:
+                named: Event = {} if note.title == old.title else {"title": note.title}
+                self._tell(person, {"op": "list", "thread": root, **shown(note), **named})
 
 
 def _changed(root: str, change: Callable[[ThreadNote], ThreadNote], state: NotesState) -> NotesState:
@@ -117,9 +119,8 @@ def _changed(root: str, change: Callable[[ThreadNote], ThreadNote], state: Notes
 
 
 def shown(note: ThreadNote) -> Event:
-    """Return what a page is told of a note."""
-    marks: Event = {"pinned": note.pinned, "archived": note.archived, "deleted": bool(note.deleted_at)}
-    return {"title": note.title, **marks}
+    """Return what a page is told of a thread, beside its title."""
+    return {"pinned": note.pinned, "archived": note.archived, "deleted": bool(note.deleted_at)}
 
 
 def one_line(text: str) -> str:
