@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
 
 import anyio.to_thread
@@ -19,7 +18,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.routing.access import AccessControl
 from bot.routing.commands import with_extensions
 from threads.model import Author, ThreadId
-from threads.store.json_file import State, States
+from threads.store.json_file import States
 from transports.base.transport import CONSOLE_USER
 from transports.shared.checks import utc_now
 from transports.web.address import Address
@@ -67,15 +66,11 @@ def make_page(host: TransportHost) -> WebTransport:
         owner=Person(id=CONSOLE_USER) if host.on_open else None,
         on_open=host.on_open or (lambda _: None),
     )
-
-    def open_notes(person: str) -> Awaitable[State[NotesState]]:
-        return storage.states.open(f"web-threads-{person}", NotesState())
-
     return WebTransport(
         options,
         ThreadHistory(settings, environ),
         partial(storage.states.open, "web", WebState()),
-        open_notes,
+        lambda person: storage.states.open(f"web-threads-{person}", NotesState()),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         notices=storage.notices,

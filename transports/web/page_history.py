@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from operator import attrgetter
@@ -29,7 +29,7 @@ from threads.model import ThreadId, ToolFinished, ToolStarted
 from transports.shared.buttons import is_control, is_press
 from transports.web.events import Past
 from transports.web.feed import TITLE, Event
-from transports.web.talk import NoSuchThread
+from transports.web.talk import Choose, NoSuchThread
 
 FIRST_ENTRIES = 60
 """Entries at the beginning of a log that are searched for a title."""
@@ -56,9 +56,7 @@ class ThreadHistory:
         self._reading = threading.Lock()
         self._searching = anyio.CapacityLimiter(MOST_SEARCHES)
 
-    async def threads(
-        self, person: str, choose: Callable[[Sequence[tuple[str, float]]], Sequence[tuple[str, float]]]
-    ) -> Sequence[tuple[str, str, float]]:
+    async def threads(self, person: str, choose: Choose) -> Sequence[tuple[str, str, float]]:
         return await anyio.to_thread.run_sync(self._threads, person, choose)
 
     async def past(self, thread: ThreadId, most: int, before: int | None = None) -> Past:
@@ -74,9 +72,7 @@ class ThreadHistory:
     async def export(self, thread: ThreadId, title: str, form: str) -> tuple[str, IO[str]]:
         return await anyio.to_thread.run_sync(self._export, str(thread), title, form)
 
-    def _threads(
-        self, person: str, choose: Callable[[Sequence[tuple[str, float]]], Sequence[tuple[str, float]]]
-    ) -> list[tuple[str, str, float]]:
+    def _threads(self, person: str, choose: Choose) -> list[tuple[str, str, float]]:
         with closing(open_reader(self._settings, self._environ)) as reader:
             found = self._of(reader, person)
             chosen = choose([(root, thread.changed_at) for root, thread in found.items()])

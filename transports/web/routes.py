@@ -132,8 +132,7 @@ class _Said(_Body):
         """Return the changes of a `transports.web.thread_list.ThreadNote`."""
         said: dict[str, str | bool] = self.model_dump(include={"pinned", "archived"}, exclude_none=True)
         if self.title is not None:
-            title = one_line(self.title)
-            said |= {"title": title, "named": bool(title)}
+            said |= {"title": (title := one_line(self.title)), "named": bool(title)}
         if self.deleted is not None:
             said["deleted_at"] = datetime.now(UTC).isoformat(timespec="seconds") if self.deleted else ""
         return said
@@ -304,15 +303,12 @@ class Routes:
         return JSONResponse({"ok": True})
 
     async def _export(self, request: Request, person: Person) -> Response:
-        thread, form = _root(request.query_params.get("thread", "")), request.query_params.get("form", "")
-        if form not in EXPORTS:
+        if (form := request.query_params.get("form", "")) not in EXPORTS:
             raise HTTPException(422, f"form: one of {', '.join(EXPORTS)}")
-        title, out = await self._talk.export(person, thread, form)
-        name = re.sub(r"[^\w-]+", "-", title).strip("-") or thread
+        title, out = await self._talk.export(person, _root(request.query_params.get("thread", "")), form)
+        name = re.sub(r"[^\w-]+", "-", title).strip("-") or "thread"
         named = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}.{form}"}
-        return StreamingResponse(
-            out, media_type=EXPORTS[form], headers=named, background=BackgroundTask(out.close)
-        )
+        return StreamingResponse(out, 200, named, EXPORTS[form], BackgroundTask(out.close))
 
     async def _earlier(self, request: Request, person: Person) -> Response:
         thread, before = _root(request.query_params.get("thread", "")), request.query_params.get("before", "")

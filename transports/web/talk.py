@@ -74,16 +74,15 @@ class NoSuchThread(Exception):
     """The store has nothing of a thread."""
 
 
+Choose = Callable[[Sequence[tuple[str, float]]], Sequence[tuple[str, float]]]
+"""Chooses of a person's threads, each its root and when it changed, in seconds since 1970."""
+
+
 class PastThreads(Protocol):
     """What the store knows of the threads of this transport. Raises OSError."""
 
-    async def threads(
-        self, person: str, choose: Callable[[Sequence[tuple[str, float]]], Sequence[tuple[str, float]]]
-    ) -> Sequence[tuple[str, str, float]]:
-        """Return the threads of a person that are chosen of all: root, first words, and when it changed.
-
-        Instants are in seconds since 1970.
-        """
+    async def threads(self, person: str, choose: Choose) -> Sequence[tuple[str, str, float]]:
+        """Return the threads of a person that are chosen of all: root, first words, and when it changed."""
         ...
 
     async def search(
@@ -186,14 +185,12 @@ class Talk:
             return chosen
 
         stored = await self._history.threads(person.id, choose)
-        now = self._busy_now(person)
-        # of the others the first message has no outcome yet
-        first = [] if wanted.archived or wanted.before else [one for one in reversed(now) if one not in known]
-        threads: list[JsonValue] = [
-            {"thread": root, "title": now[root][0], "busy": now[root][1]}
-            for root in first
-            if wanted.takes(notes.get(root, NOTHING))
-        ]
+        now, threads = self._busy_now(person), list[JsonValue]()
+        for root in [] if wanted.archived or wanted.before else [*reversed(now)]:
+            if root not in known and wanted.takes(
+                notes.get(root, NOTHING)
+            ):  # its first message has no outcome yet
+                threads.append({"thread": root, "title": now[root][0], "busy": now[root][1]})
         for root, title, at in stored:
             note = notes.get(root, NOTHING)
             place: Event = {"thread": root, "at": at, "busy": root in now and now[root][1]}

@@ -182,7 +182,7 @@ const page = (content) => new File([content], "thread.html", { type: "text/html"
 const share = ({ thread: one, title }) => act(async () => {
   const answer = await fetch(`/api/export?thread=${one}&form=html`);
   if (!answer.ok) throw new Error((await answer.json()).error);
-  await navigator.share({ files: [page(await answer.blob())], title }).catch(() => {}); // as if it was put away
+  await navigator.share({ files: [page(await answer.blob())], title }).catch(() => {}); // it was put away
 });
 
 // --- search, and the archive
