@@ -191,7 +191,7 @@ class TransportHost:
 
     ``models`` are those that a thread may choose. ``count_unread`` counts what people see and the bot cannot read, by
     its kind. ``status`` and ``events`` are those of this process. ``on_open``, if somebody started the program by
-    hand, is called with a link to what is served.
+    hand, is called with a link to what is served. ``agents`` returns what answers turns, once a transport is served.
     """
 
     name: str
@@ -204,6 +204,7 @@ class TransportHost:
     status: Callable[[], Status | None]
     events: EventStream
     on_open: Callable[[str], None] | None = None
+    agents: Callable[[], Agents | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ KINDS = (
         "web/**", "files that people sent on the page, and those that the bot posted there", None, Step.FILES
     ),
     Kind("console-history", "what was typed into `threadfast chat`", None, Step.FILES),
+    Kind("web-threads-*.json", "what people of the page say of their threads", 1, Step.STATE),
     Kind("web.json", "who is signed in at the page, and the key of its links", 1, Step.NEVER),
     Kind("mcp-tokens/**", "what people were granted at MCP servers: they sign in again", None, Step.NEVER),
     Kind("lock", "which process has the folder", None, Step.NEVER),

@@ -95,12 +95,14 @@ async def serve(
     schema_of: SchemaOf | None = None,
     chosen_here: bool = True,
     reload: Reload | None = None,
+    on_agents: Callable[[Agents], None] = lambda _: None,
 ) -> None:
     """Run the bot until its transports end, or *watch* cancels the block.
 
     *observing* receives the bot's events, and *on_audit* the records of its audit. *make_transports* gets the bot's
     storage, before it is open. Without *chosen_here* the models that threads chose are ignored.
     *schema_of* returns the schema that an answer must follow. *reload* brings changes of the settings meanwhile.
+    *on_agents* is called with what answers turns, before a transport is served.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
@@ -154,6 +156,7 @@ async def serve(
                 schema_of,
             )
             agents.check(settings)
+            on_agents(agents)
             link = partial(_link, transports)
             escalation = Escalation(tasks, settings.escalation, post, link, storage.now, storage.claim_report)
             bot = _Bot(

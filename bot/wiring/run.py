@@ -26,6 +26,7 @@ from bot.observe.systemd_notify import Notify
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import Status
+from bot.wiring.agents import Agents
 from bot.wiring.app import serve
 from bot.wiring.chat import completed, say_model, to_person, with_owner
 from bot.wiring.reload import Reload
@@ -102,7 +103,7 @@ async def serve_until_stopped(
     log.info("model.chosen: %s (%s)", model, reason)
     if settings.verify_providers:
         await verify_all(used(named), settings, environ)
-    events, published = EventStream(), list[Callable[[], Status]]()
+    events, published, answering = EventStream(), list[Callable[[], Status]](), list[Agents]()
 
     def status() -> Status | None:
         """Return the status of this process; None until it is observed."""
@@ -118,14 +119,17 @@ async def serve_until_stopped(
         observing = Observing(events, *sinks)
         others = {path: page for sink in sinks for path, page in sink.pages.items()}
         current = CurrentSettings(settings)
+        host = partial(
+            TransportHost, current=current, environ=environ, status=status, events=events, on_open=on_open
+        )
+        host = partial(host, agents=lambda: answering[-1] if answering else None)
         complete = complete or partial(completed, settings, model)
         await serve(
             settings,
             environ,
             model=model,
-            make_transports=partial(
-                _transports, current, environ, model, observing.unread, (status, events, on_open)
-            ),
+            make_transports=partial(_transports, host, model, observing.unread),
+            on_agents=answering.append,
             watch=partial(watch, others=others),
             observing=observing,
             on_audit=events.audited,
@@ -143,19 +147,19 @@ def _nothing_named() -> str:
 
 
 def _transports(
-    current: CurrentSettings,
-    environ: Mapping[str, str],
-    model: str,
-    count_unread: Callable[[str, str], None],
-    process: tuple[Callable[[], Status | None], EventStream, Callable[[str], None] | None],
-    storage: Storage,
+    host: partial[TransportHost], model: str, count_unread: Callable[[str, str], None], storage: Storage
 ) -> Sequence[Transport]:
-    kinds, models = transport_kinds(current.settings), offered(current.settings, model)
+    settings = host.keywords["current"].settings
+    kinds, models = transport_kinds(settings), offered(settings, model)
     return [
         kinds[given.kind].open(
-            TransportHost(
-                name, given, current, environ, storage, models, partial(count_unread, name), *process
+            host(
+                name=name,
+                given=given,
+                storage=storage,
+                models=models,
+                count_unread=partial(count_unread, name),
             )
         )
-        for name, given in served(current.settings).items()
+        for name, given in served(settings).items()
     ]

@@ -180,6 +180,8 @@ REASONS: Mapping[str, str] = {
     "transports.web.tls_certificate": "Without one the page stays on this machine.",
     "transports.web.tls_key": "As above.",
     "transports.web.files": "One worker needs no other folder; several need one that all of them share.",
+    "transports.web.titles": "Threads are found again by what they are about; the call is small, and made once.",
+    "transports.web.titles_model": "It knows the language; a cheaper one does as well.",
     "observe.log_level": "One line for each thing that an operator would ask about.",
     "observe.log_format": "Machines read it; `text` is for eyes.",
     "observe.metrics_port": "No port is open unless you ask; the socket in the data folder tells the same.",

@@ -24,6 +24,8 @@ from transports.web.routes import ListModels, Rights, Routes, no_models
 from transports.web.server import listen, serve
 from transports.web.sessions import Person, Sessions, WebState
 from transports.web.talk import PastThreads, Talk
+from transports.web.thread_list import OpenNotes
+from transports.web.titles import MakeTitle, Titles
 
 log = logging.getLogger(__name__)
 
@@ -74,17 +76,25 @@ class WebTransport:
         options: Options,
         history: PastThreads,
         open_state: Callable[[], Awaitable[State[WebState]]],
+        open_notes: OpenNotes,
         *,
         offload: Offload,
         now: Callable[[], datetime],
         notices: Notices | None = None,
         files_are_apart: bool = False,
+        title: MakeTitle | None = None,
     ) -> None:
-        """*files_are_apart*: other workers have folders of their own, so that not every file is at every one."""
+        """*files_are_apart*: other workers have folders of their own, so that not every file is at every one.
+
+        *title* makes the titles of threads, if a model does.
+        """
         self._options, self._open_state, self._now = options, open_state, now
         self.address = options.address
         files = Files(options.folder, offload, options.most_file_bytes)
-        self._talk = Talk(self.name, files, history, options.commands, now, options.most_file_bytes, notices)
+        self._talk = Talk(
+            self.name, files, history, options.commands, now, options.most_file_bytes, open_notes, notices
+        )
+        self._titles = Titles(title, self._talk.notes, self._talk.tell) if title else None
         self._talk.files_are_apart = files_are_apart
         self._connected = anyio.Event()
         self._stopped = False
@@ -116,6 +126,9 @@ class WebTransport:
                 tasks.start_soon(self._sweep)
                 tasks.start_soon(self._look_again)
                 tasks.start_soon(self._talk.relay.run)
+                if self._titles:
+                    self._talk.answered = self._titles.answered
+                    tasks.start_soon(self._titles.run)
                 log.info("web.listening: %s", self.address.url)
                 if self._talk.files_are_apart:
                     log.warning("web.files_apart: %s", APART)

@@ -310,10 +310,14 @@ class Feed:
         if others:
             self.ring.reset()
 
+    def events_of(self, message_id: str) -> list[Event]:
+        """Return what is noted of a message."""
+        return self._messages[message_id].events if message_id in self._messages else []
+
     def started_with(self, message_id: str) -> str | None:
         """Return the text with which the turn of a message began, None if it has not begun here."""
-        events = self._messages[message_id].events if message_id in self._messages else []
-        return next((str(event.get("text", "")) for event in events if event["op"] == "started"), None)
+        started = (event for event in self.events_of(message_id) if event["op"] == "started")
+        return next((str(event.get("text", "")) for event in started), None)
 
     def noted(self) -> Iterator[Event]:
         """Yield all that is known of the recent messages, in an order that leads to their present state."""

@@ -32,6 +32,8 @@ from transports.web.page_history import ThreadHistory
 from transports.web.routes import barred
 from transports.web.sessions import PERSON, Person, Sessions, WebState
 from transports.web.settings import WebSettings
+from transports.web.thread_list import NotesState
+from transports.web.title_model import TitleModel
 
 
 def page_settings(settings: Settings, port: int | None) -> WebSettings:
@@ -75,10 +77,12 @@ def make_page(host: TransportHost) -> WebTransport:
         options,
         ThreadHistory(settings, environ),
         partial(storage.states.open, "web", WebState()),
+        lambda person: storage.states.open(f"web-threads-{person}", NotesState()),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         notices=storage.notices,
         files_are_apart=storage.notices is not None and given.files is None,
+        title=TitleModel(host.agents, given.titles_model).title if given.titles else None,
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from operator import attrgetter
+from time import monotonic
+from typing import IO
 
 import anyio.to_thread
 from cachetools import LRUCache
@@ -15,22 +18,32 @@ from bot.config.load import secrets_of
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.host.store_reader import open_reader
-from bot.reports.line_reader import Damage
-from bot.reports.thread import entries, tool_calls
+from bot.page.export import write_thread
+from bot.reports.line_reader import Damage, records
+from bot.reports.thread import entries, in_json, tool_calls, tools_used
+from bot.reports.transcript import Transcript
 from bot.store.reader import Reader, Thread
 from bot.tools.labels import tool_finished, tool_started
-from threads.log import LogEntry
+from threads.log import LogEntry, entry_adapter
 from threads.model import ThreadId, ToolFinished, ToolStarted
-from transports.shared.buttons import is_control
+from transports.shared.buttons import is_control, is_press
 from transports.web.events import Past
-
-TITLE = 80
-"""Characters of a thread's first message that its list shows."""
+from transports.web.feed import TITLE, Event
+from transports.web.talk import Choose, NoSuchThread
 
 FIRST_ENTRIES = 60
 """Entries at the beginning of a log that are searched for a title."""
 
 MOST_TITLES = 5_000
+
+SEARCH_S, MOST_HITS = 2.0, 50
+"""How long a search may take, and how many threads it finds. It says how many it did not look into."""
+
+MOST_SEARCHES = 2
+"""Searches that run at once."""
+
+BEFORE, AROUND = 40, 140
+"""Characters of a text before a word that was found, and in all."""
 
 
 class ThreadHistory:
@@ -41,29 +54,91 @@ class ThreadHistory:
         self._mask = Masker(secrets_of(settings, environ))
         self._titles: LRUCache[str, str] = LRUCache(MOST_TITLES)
         self._reading = threading.Lock()
+        self._searching = anyio.CapacityLimiter(MOST_SEARCHES)
 
-    async def threads(self, person: str, most: int) -> Sequence[tuple[str, str, float]]:
-        return await anyio.to_thread.run_sync(self._threads, person, most)
+    async def threads(self, person: str, choose: Choose) -> Sequence[tuple[str, str, float]]:
+        return await anyio.to_thread.run_sync(self._threads, person, choose)
 
     async def past(self, thread: ThreadId, most: int, before: int | None = None) -> Past:
         return await anyio.to_thread.run_sync(self._past, str(thread), most, before)
 
-    def _threads(self, person: str, most: int) -> list[tuple[str, str, float]]:
+    async def search(
+        self, person: str, words: Sequence[str], titles: Mapping[str, str], hidden: Container[str]
+    ) -> tuple[list[Event], int]:
+        return await anyio.to_thread.run_sync(
+            self._search, person, words, titles, hidden, limiter=self._searching
+        )
+
+    async def export(self, thread: ThreadId, title: str, form: str) -> tuple[str, IO[str]]:
+        return await anyio.to_thread.run_sync(self._export, str(thread), title, form)
+
+    def _threads(self, person: str, choose: Choose) -> list[tuple[str, str, float]]:
+        with closing(open_reader(self._settings, self._environ)) as reader:
+            found = self._of(reader, person)
+            chosen = choose([(root, thread.changed_at) for root, thread in found.items()])
+            return [(root, self._title(reader, found[root]), at) for root, at in chosen]
+
+    def _of(self, reader: Reader, person: str) -> dict[str, Thread]:
+        """Return the threads of a person by their roots, newest first."""
         start = f"web::{person}:"
-        with self._reading, closing(open_reader(self._settings, self._environ)) as reader:
-            found = [thread for thread in reader.threads("web") if thread.name.startswith(start)][:most]
+        found = (thread for thread in reader.threads("web") if thread.name.startswith(start))
+        return {thread.name.removeprefix(start): thread for thread in found}
 
-            def title(thread: Thread) -> str:
-                if thread.name not in self._titles:
-                    begin = islice(entries(reader, thread, Damage()), FIRST_ENTRIES)
-                    said = [one for one in begin if one.kind == "message" and not is_control(one.text)]
-                    if not said:
-                        return ""
-                    first = min(said, key=attrgetter("at"))  # a log has messages by when they ended
-                    self._titles[thread.name] = " ".join(first.text.split())[:TITLE]
-                return self._titles[thread.name]
+    def _title(self, reader: Reader, thread: Thread) -> str:
+        """Return the first words of a thread."""
+        with self._reading:
+            if thread.name not in self._titles:
+                begin = islice(entries(reader, thread, Damage()), FIRST_ENTRIES)
+                said = [one for one in begin if one.kind == "message" and not is_control(one.text)]
+                if not said:
+                    return ""
+                first = min(said, key=attrgetter("at"))  # a log has messages by when they ended
+                self._titles[thread.name] = " ".join(first.text.split())[:TITLE]
+            return self._titles[thread.name]
 
-            return [(one.name.removeprefix(start), title(one), one.changed_at) for one in found]
+    def _search(
+        self, person: str, words: Sequence[str], titles: Mapping[str, str], hidden: Container[str]
+    ) -> tuple[list[Event], int]:
+        until, hits = monotonic() + SEARCH_S, list[Event]()
+        with closing(open_reader(self._settings, self._environ)) as reader:
+            found = [one for one in self._of(reader, person).items() if one[0] not in hidden]
+            for place, (root, thread) in enumerate(found):
+                if monotonic() > until or len(hits) == MOST_HITS:
+                    return hits, len(found) - place
+                title, hit = titles.get(root, ""), self._hit(reader, thread, words, until)
+                if hit or all(word in title.lower() for word in words):
+                    shown: Event = {"title": title or self._title(reader, thread), "at": thread.changed_at}
+                    hits.append({"thread": root, **shown, **(hit or {})})
+        return hits, 0
+
+    @staticmethod
+    def _hit(reader: Reader, thread: Thread, words: Sequence[str], until: float) -> Event | None:
+        """Return the first line that was said with all of the words, until a time on the clock."""
+        pieces = [in_json(word).decode().lower() for word in words]
+        for line in reader.log(thread):
+            text = line.decode("utf-8", "replace").lower()
+            if all(piece in text for piece in pieces):
+                for entry in records([line], entry_adapter(), Damage()):
+                    said = " ".join(entry.text.split())
+                    lower, is_said = said.lower(), entry.kind in {"message", "reply"}
+                    if is_said and all(word in lower for word in words) and not is_press(said):
+                        start = max(0, min(map(lower.find, words)) - BEFORE)
+                        return {"message": entry.message_id, "text": said[start : start + AROUND]}
+            if monotonic() > until:
+                break
+        return None
+
+    def _export(self, name: str, title: str, form: str) -> tuple[str, IO[str]]:
+        with closing(open_reader(self._settings, self._environ)) as reader:
+            thread = next((one for one in reader.find(name) if one.name == name), None)
+            if thread is None:
+                raise NoSuchThread
+            out = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - whoever reads it closes it
+            shown = entries(reader, thread, Damage()), tools_used(reader, thread), reader.files(thread)
+            title = title or self._title(reader, thread) or "A thread"
+            write_thread(out, Transcript(title, *shown, self._mask), form)
+            out.seek(0)
+            return title, out
 
     def _past(self, name: str, most: int, before: int | None) -> Past:
         with self._reading, closing(open_reader(self._settings, self._environ)) as reader:

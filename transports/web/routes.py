@@ -7,7 +7,9 @@
 | POST /api/leave      | ends the session                                                 |
 | GET /                | the page                                                         |
 | GET /api/events      | the stream of events                                             |
-| GET /api/threads     | the person's threads, newest first                               |
+| GET /api/threads     | the person's threads, newest first, or those with some words     |
+| POST /api/threads    | names, pins, archives or deletes one, or takes that back         |
+| GET /api/export      | a thread as a file                                               |
 | GET /api/earlier     | messages of a thread before those that are shown                 |
 | GET /api/models      | the models that a thread may choose, and the one that it has     |
 | POST /api/messages   | sends a message; the page chooses its id, so twice is once       |
@@ -27,14 +29,17 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, TypeVar
+from urllib.parse import quote
 
 import anyio.to_thread
 import jinja2
 from lucide.jinja import lucide
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
@@ -44,6 +49,7 @@ from starlette.responses import (
     PlainTextResponse,
     RedirectResponse,
     Response,
+    StreamingResponse,
 )
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -57,13 +63,17 @@ from transports.web.colours import Colours
 from transports.web.files import TooLarge, TooMany, picture_type
 from transports.web.sessions import Person, Sessions
 from transports.web.stream import Stream
-from transports.web.talk import StillRunning, Talk, TooManyStreams, TurnBegan, UnknownFile
+from transports.web.talk import NoSuchThread, StillRunning, Talk, TooManyStreams, TurnBegan, UnknownFile
+from transports.web.thread_list import MOST_NOTES, ThreadDeleted, TooManyNotes, Wanted, one_line
 
 log = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
 TOKEN = "x-threadfast-token"  # noqa: S105 - the name of a header
 LONGEST_TEXT = 200_000
+LONGEST_SEARCH = 200
+
+EXPORTS = {"md": "text/markdown", "html": "text/html"}
 
 ELSEWHERE = (
     "This file is not at this worker of the bot. Open the page of the worker that posted it, or ask for a shared "
@@ -97,6 +107,7 @@ PICTURE = {
 
 Id = Annotated[str, StringConstraints(pattern=r"^[a-f0-9][a-f0-9-]{7,63}$")]
 ROOT = re.compile(r"[A-Za-z0-9._-]{1,100}")
+CURSOR = re.compile(rf"([0-9]{{1,12}}\.[0-9]{{1,12}}:{ROOT.pattern})?")
 Root = Annotated[str, StringConstraints(pattern=f"^{ROOT.pattern}$")]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -156,6 +167,25 @@ class _Code(_Body):
     code: Annotated[str, Field(max_length=LONGEST_TEXT)]
 
 
+class _Said(_Body):
+    """What a person says of a thread; a blank title gives it its first words back."""
+
+    thread: Root
+    title: Annotated[str, Field(max_length=1_000)] | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
+    deleted: bool | None = None
+
+    def changes(self) -> dict[str, str | bool]:
+        """Return the changes of a `transports.web.thread_list.ThreadNote`."""
+        said: dict[str, str | bool] = self.model_dump(include={"pinned", "archived"}, exclude_none=True)
+        if self.title is not None:
+            said |= {"title": (title := one_line(self.title)), "named": bool(title)}
+        if self.deleted is not None:
+            said["deleted_at"] = datetime.now(UTC).isoformat(timespec="seconds") if self.deleted else ""
+        return said
+
+
 B = TypeVar("B", bound=_Body)
 
 
@@ -212,6 +242,8 @@ class Routes:
             Route("/", self._page),
             Route("/api/events", read(self._events)),
             Route("/api/threads", read(self._threads)),
+            Route("/api/threads", change(self._say_of), methods=["POST"]),
+            Route("/api/export", read(self._export)),
             Route("/api/earlier", read(self._earlier)),
             Route("/api/models", read(self._models)),
             Route("/api/messages", change(self._send), methods=["POST"]),
@@ -233,6 +265,9 @@ class Routes:
             TooManyStreams: _too_many_streams,
             TurnBegan: _too_late,
             StillRunning: _not_now,
+            ThreadDeleted: _deleted,
+            NoSuchThread: _no_thread,
+            TooManyNotes: _too_many_notes,
             UnknownFile: _no_file,
             ClientDisconnect: _gone,
             Exception: _broken,
@@ -326,10 +361,30 @@ class Routes:
     async def _events(self, request: Request, person: Person) -> Response:
         thread = _root(request.query_params["thread"]) if request.query_params.get("thread") else ""
         last_id = request.headers.get("last-event-id") or request.query_params.get("seen", "")
+        await self._talk.notes.check(person.id, thread)
         return _Streamed(self._talk.stream(person, thread, last_id, lambda: self._person(request) == person))
 
-    async def _threads(self, _: Request, person: Person) -> Response:
-        return JSONResponse({"threads": await self._talk.list_threads(person)})
+    async def _threads(self, request: Request, person: Person) -> Response:
+        asked = request.query_params
+        if words := asked.get("search", "").strip():
+            return JSONResponse(await self._talk.search(person, words[:LONGEST_SEARCH]))
+        if not CURSOR.fullmatch(before := asked.get("before", "")):
+            raise HTTPException(422, "before: a place in the list")
+        wanted = Wanted(archived=asked.get("archived") == "1", before=before)
+        return JSONResponse(await self._talk.list_threads(person, wanted))
+
+    async def _say_of(self, request: Request, person: Person) -> Response:
+        given = await _body(request, _Said)
+        await self._talk.say_of(person, given.thread, given.changes())
+        return JSONResponse({"ok": True})
+
+    async def _export(self, request: Request, person: Person) -> Response:
+        if (form := request.query_params.get("form", "")) not in EXPORTS:
+            raise HTTPException(422, f"form: one of {', '.join(EXPORTS)}")
+        title, out = await self._talk.export(person, _root(request.query_params.get("thread", "")), form)
+        name = re.sub(r"[^\w-]+", "-", title).strip("-") or "thread"
+        named = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}.{form}"}
+        return StreamingResponse(out, 200, named, EXPORTS[form], BackgroundTask(out.close))
 
     async def _earlier(self, request: Request, person: Person) -> Response:
         thread, before = _root(request.query_params.get("thread", "")), request.query_params.get("before", "")
@@ -389,6 +444,7 @@ class Routes:
 
     async def _file(self, request: Request, person: Person) -> Response:
         thread, stored = _root(request.path_params["thread"]), request.path_params["stored"]
+        await self._talk.notes.check(person.id, thread)
         path = self._talk.posted_file(person, thread, stored)
         if path is None or not path.is_file():
             raise HTTPException(
@@ -482,6 +538,21 @@ async def _not_now(_: Request, __: Exception) -> Response:
     return JSONResponse(
         {"error": "I am still at work here. Wait for my answer or stop me, then go back."}, 409
     )
+
+
+async def _deleted(_: Request, __: Exception) -> Response:
+    return JSONResponse({"error": "This thread was deleted.", "deleted": True}, 404)
+
+
+async def _no_thread(_: Request, __: Exception) -> Response:
+    return JSONResponse({"error": "Nothing of this thread is stored yet."}, 404)
+
+
+async def _too_many_notes(_: Request, __: Exception) -> Response:
+    said = (
+        f"{MOST_NOTES:,} threads are named, pinned, archived or deleted already: no more can be remembered."
+    )
+    return JSONResponse({"error": said}, 409)
 
 
 async def _no_file(_: Request, error: Exception) -> Response:

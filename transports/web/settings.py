@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bot.config.document import Document
-from bot.config.settings import Folder, Name, Url
+from bot.config.settings import Folder, ModelName, Name, Url
 from bot.config.transports import TransportSection, TransportSettings
 
 
@@ -29,6 +29,13 @@ class WebSettings(TransportSection):
     files: Folder | None = Field(
         default=None,
         description="Folder of the files that people and the bot send; null is `web` in the data folder.",
+    )
+    titles: bool = Field(
+        default=True,
+        description="Whether a model gives a thread its title, once it has an answer: a call of a few tokens.",
+    )
+    titles_model: ModelName | None = Field(
+        default=None, description="The model that makes titles; null is that of the thread."
     )
 
 

@@ -5,14 +5,16 @@ A thread belongs to the person in its ``channel``. Nobody else writes there or r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import IO, Literal, Protocol
 from urllib.parse import quote
 
 from anyio import to_thread
 from cachetools import FIFOCache
+from pydantic import JsonValue
 
 from threads import wording
 from threads.model import (
@@ -33,6 +35,7 @@ from threads.model import (
 )
 from transports.base.notices import Notices
 from transports.base.text import clean
+from transports.shared.buttons import is_control
 from transports.web.events import (
     Past,
     history_events,
@@ -47,16 +50,21 @@ from transports.web.files import Files, PostedFile
 from transports.web.relay import Relay
 from transports.web.sessions import Person
 from transports.web.stream import Stream
+from transports.web.thread_list import NOTHING, OpenNotes, ThreadNotes, Wanted, shown
 
 LAST_MESSAGES = 100
 """Messages of a thread's log that a page is shown at once."""
 
-MOST_THREADS = 200
-"""Threads in a list, the newest."""
+MOST_WORDS = 8
+"""Words of a search."""
 
+ALL = Wanted()
+"""The list that a page shows at first."""
 
 MOST_STREAMS = 40
 """Streams of one person that are open at once."""
+
+IDLE: Event = {"title": "", "busy": False, "asks": False}
 
 MOST_SENT = 1_000
 """Messages that are being handed over, with what only their sender knows: the time and the files."""
@@ -78,11 +86,35 @@ class StillRunning(Exception):
     """A thread cannot go back to a message while something in it has no outcome."""
 
 
+class NoSuchThread(Exception):
+    """The store has nothing of a thread."""
+
+
+Choose = Callable[[Sequence[tuple[str, float]]], Sequence[tuple[str, float]]]
+"""Chooses of a person's threads, each its root and when it changed, in seconds since 1970."""
+
+
 class PastThreads(Protocol):
     """What the store knows of the threads of this transport. Raises OSError."""
 
-    async def threads(self, person: str, most: int) -> Sequence[tuple[str, str, float]]:
-        """Return the newest threads of a person: root, first words, and when it changed, in seconds since 1970."""
+    async def threads(self, person: str, choose: Choose) -> Sequence[tuple[str, str, float]]:
+        """Return the threads of a person that are chosen of all: root, first words, and when it changed."""
+        ...
+
+    async def search(
+        self, person: str, words: Sequence[str], titles: Mapping[str, str], hidden: Container[str]
+    ) -> tuple[list[Event], int]:
+        """Return the threads with all these words in their title or in one text, but not those that are hidden.
+
+        The words are in lower case. With them comes how many threads were not looked into.
+        """
+        ...
+
+    async def export(self, thread: ThreadId, title: str, form: str) -> tuple[str, IO[str]]:
+        """Return the title of a thread, by default its first words, and an open file with all of it.
+
+        The form is "md" or "html". Raises `NoSuchThread`.
+        """
         ...
 
     async def past(self, thread: ThreadId, most: int, before: int | None = None) -> Past:
@@ -91,7 +123,10 @@ class PastThreads(Protocol):
 
 
 class Talk:
-    """``sink`` is set while the transport is served. ``commands`` are the bot's, with their meanings."""
+    """``sink`` is set while the transport is served. ``commands`` are the bot's, with their meanings.
+
+    ``answered`` is called with a message of a thread that has no title yet, and its answer.
+    """
 
     sink: Sink
     files_are_apart = False
@@ -104,15 +139,18 @@ class Talk:
         commands: Mapping[str, str],
         now: Callable[[], datetime],
         most_bytes: int,
+        open_notes: OpenNotes,
         notices: Notices | None = None,
     ) -> None:
         self.files, self.commands, self.most_bytes = files, commands, most_bytes
         self._name, self._history, self._now = name, history, now
+        self.answered: Callable[[Incoming, str], None] = lambda *_: None
         self._feeds = Feeds()
         self._streams: set[Stream] = set()
         self._repaired: set[str] = set()
         self._elsewhere: dict[str, dict[str, Event]] = {}
         self.relay = Relay(self, notices)
+        self.notes = ThreadNotes(open_notes, lambda person, told: self._feeds.list_of(person).append(told))
         self._sent: FIFOCache[str, Event] = FIFOCache(MOST_SENT)
 
     async def send(
@@ -125,7 +163,7 @@ class Talk:
         replaces: str = "",
     ) -> None:
         """Hand a message over. Raises `UnknownFile` and `StoreUnavailable`."""
-        thread = self.thread(person, root)
+        thread = await self.open(person, root)
         attachments = tuple([await self._attachment(person, *file) for file in files])
         at = self._now().isoformat(timespec="milliseconds")
         author = Author(person.id, person.name)
@@ -149,7 +187,9 @@ class Talk:
 
     async def edit(self, person: Person, root: str, message_id: str, text: str) -> None:
         """Replace the text of a message that waits. Raises `TurnBegan` and `StoreUnavailable`."""
-        thread = self._waiting(person, root, message_id)
+        thread = await self.open(person, root)
+        if self._feeds.of(str(thread)).began(message_id):
+            raise TurnBegan
         await self.sink(Edited(message_id, thread, text))
         if self._feeds.of(str(thread)).started_with(message_id) not in {None, clean(text)}:
             raise TurnBegan  # meanwhile, with the text before
@@ -157,7 +197,7 @@ class Talk:
 
     async def delete(self, person: Person, root: str, message_id: str) -> None:
         """Withdraw a message that has no outcome yet. Raises `TurnBegan` and `StoreUnavailable`."""
-        thread = self.thread(person, root)
+        thread = await self.open(person, root)
         if self._feeds.of(str(thread)).settled(message_id):
             raise TurnBegan
         await self.sink(Deleted(message_id, thread))
@@ -167,24 +207,60 @@ class Talk:
     ) -> None:
         """Hand a verdict on an answer over."""
         author = Author(person.id, person.name)
-        await self.sink(Feedback(feedback_id, self.thread(person, root), author, post_id, verdict))
+        await self.sink(Feedback(feedback_id, await self.open(person, root), author, post_id, verdict))
 
-    async def list_threads(self, person: Person) -> list[Event]:
-        """Return the person's threads, newest first."""
-        known = {ThreadId.parse(name): feed for name, feed in self._feeds.known.items()}
-        own = {
-            thread.root: feed for thread, feed in known.items() if thread.channel == person.id and feed.title
-        }
-        stored = {root: title for root, title, _ in await self._history.threads(person.id, MOST_THREADS)}
-        now = {root: (feed.title, feed.running) for root, feed in own.items()}
+    async def list_threads(self, person: Person, wanted: Wanted = ALL) -> Event:
+        """Return the person's threads, newest first, and the cursor for more."""
+        notes, known, cursor = await self.notes.of(person.id), set[str](), ""
+
+        def choose(found: Sequence[tuple[str, float]]) -> Sequence[tuple[str, float]]:
+            nonlocal cursor
+            known.update(root for root, _ in found)
+            chosen, cursor = wanted.of(found, notes)
+            return chosen
+
+        stored = await self._history.threads(person.id, choose)
+        now, threads = self._busy_now(person), list[JsonValue]()
+        for root in [] if wanted.archived or wanted.before else [*reversed(now)]:
+            if root not in known and wanted.takes(notes.get(root, NOTHING)):
+                threads.append({"thread": root, **now[root]})  # its first message has no outcome yet
+        for root, title, at in stored:
+            note, live = notes.get(root, NOTHING), now.get(root, IDLE)
+            words = note.title or title or live["title"]
+            threads.append({**shown(note), **live, "thread": root, "at": at, "title": words})
+        return {"threads": threads, **({"before": cursor} if cursor else {})}
+
+    def _busy_now(self, person: Person) -> dict[str, Event]:
+        """Return of each thread in memory its title, and whether it is busy and asks, by its root."""
+        now: dict[str, Event] = {}
+        for name, feed in self._feeds.known.items():
+            thread = ThreadId.parse(name)
+            if thread.channel == person.id and feed.title:
+                now[thread.root] = {"title": feed.title, "busy": feed.running, "asks": feed.asks}
         for root, event in self._elsewhere.get(person.id, {}).items():
-            title, busy = now.get(root, ("", False))
-            now[root] = (title or str(event["title"]), busy or bool(event["busy"]))
-        new = [root for root in reversed(now) if root not in stored]  # their first message has no outcome yet
-        return [
-            {"thread": root, "title": stored.get(root) or now[root][0], "busy": root in now and now[root][1]}
-            for root in [*new, *stored]
-        ]
+            here = now.get(root, IDLE)
+            state: Event = {one: here[one] or bool(event.get(one)) for one in ("busy", "asks")}
+            now[root] = {"title": here["title"] or str(event["title"]), **state}
+        return now
+
+    async def search(self, person: Person, text: str) -> Event:
+        """Return the person's threads in which all words of *text* are, and how many were not looked into."""
+        notes, words = await self.notes.of(person.id), text.lower().split()[:MOST_WORDS]
+        titles = {root: note.title for root, note in notes.items()}
+        hidden = {root for root, note in notes.items() if note.deleted_at}
+        hits, left = await self._history.search(person.id, words, titles, hidden) if words else ([], 0)
+        return {"threads": [*hits], "left_out": left}
+
+    async def export(self, person: Person, root: str, form: str) -> tuple[str, IO[str]]:
+        """Return the title of a thread, and an open file with all of it."""
+        thread = await self.open(person, root)
+        return await self._history.export(thread, self.notes.known(person.id, root).title, form)
+
+    async def say_of(self, person: Person, root: str, said: Mapping[str, str | bool]) -> None:
+        """Change what is said of a thread. Raises `TooManyNotes` and `StoreUnavailable`."""
+        if said.get("deleted_at") and self._busy_now(person).get(root, IDLE)["busy"]:
+            await self.send(person, root, str(uuid.uuid4()), "/stop", [])
+        await self.notes.change(person.id, root, lambda note: note.model_copy(update=said))
 
     def stream(
         self, person: Person, root: str, last_id: str, may_go_on: Callable[[], bool] = lambda: True
@@ -217,14 +293,16 @@ class Talk:
 
     async def earlier(self, person: Person, root: str, before: int) -> list[Event]:
         """Return what the page is told of the last messages of the first *before* of a thread."""
-        return in_order(await self._past(self.thread(person, root), before, lambda _: False))
+        return in_order(await self._past(await self.open(person, root), before, lambda _: False))
 
     async def _past(self, thread: ThreadId, before: int | None, also: Callable[[str], bool]) -> list[Event]:
         past = await self._history.past(thread, LAST_MESSAGES, before)
         shown = {entries[0].message_id for entries in past.messages}
         posted = await self.files.posted(thread)
         files = [file for file in posted if file.message_id in shown or also(file.message_id)]
-        events = await to_thread.run_sync(list, history_events(past))  # a hundred answers are read as Markdown
+        events = await to_thread.run_sync(
+            list, history_events(past)
+        )  # a hundred answers are read as Markdown
         return [*events, *(_file_event(thread, file) for file in files)]
 
     def look_again(self) -> None:
@@ -251,6 +329,8 @@ class Talk:
             self._publish(thread, told)
         if isinstance(event, Taken | TurnStarted | TurnSettled | QuestionClosed):
             self._list(thread)
+        if isinstance(event, TurnSettled) and event.outcome == "answered":
+            self._answered(thread, message_id)
 
     def post(self, outgoing: Outgoing) -> str:
         """Show a post, in place of one with the same key."""
@@ -278,11 +358,25 @@ class Talk:
         posted = await self.files.keep(thread, message_id, key, file, name)
         self._publish(thread, _file_event(thread, posted))
 
+    def tell(self, incoming: Incoming, text: str) -> None:
+        """Tell the pages of a message's thread something that is no message."""
+        self._publish(incoming.thread, {"op": "told", "id": incoming.id, "text": clean(text)})
+
+    def _answered(self, thread: ThreadId, message_id: str) -> None:
+        events = self._feeds.of(str(thread)).events_of(message_id)
+        asked = next((str(one["text"]) for one in events if one["op"] in {"message", "started"}), "")
+        answer = next((str(one["text"]) for one in reversed(events) if one.get("kind") == "reply"), "")
+        note = self.notes.known(thread.channel, thread.root)
+        if answer and not (is_control(asked) or note.asked or note.named):
+            self.answered(Incoming(message_id, thread, Author(thread.channel), asked, ""), answer)
+
     def _list(self, thread: ThreadId) -> None:
         """Tell the pages of the thread's person what its place in the list shows now."""
-        feed = self._feeds.of(str(thread))
+        feed, note = self._feeds.of(str(thread)), self.notes.known(thread.channel, thread.root)
         told: Event = {"op": "list", "thread": thread.root, "title": feed.title}
         told |= {"busy": feed.running, "asks": feed.asks}
+        if note != NOTHING:
+            told |= {**shown(note), "title": note.title or feed.title}
         self._feeds.list_of(thread.channel).append(told)
         self.relay.list(thread.channel, told)
 
@@ -341,11 +435,10 @@ class Talk:
         """Return the person's thread with this root."""
         return ThreadId(self._name, "", person.id, root)
 
-    def _waiting(self, person: Person, root: str, message_id: str) -> ThreadId:
-        thread = self.thread(person, root)
-        if self._feeds.of(str(thread)).began(message_id):
-            raise TurnBegan
-        return thread
+    async def open(self, person: Person, root: str) -> ThreadId:
+        """Return a thread of the person. Raises `ThreadDeleted` and OSError."""
+        await self.notes.check(person.id, root)
+        return self.thread(person, root)
 
     async def _attachment(self, person: Person, file_id: str, name: str) -> Attachment:
         attachment = await self.files.sent(person.id, file_id, name)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -176,11 +177,11 @@ def export_thread(
 
     THREAD is named as for `threads show`. Only you can read what is written (mode 0600). Existing files are replaced.
     """
-    from bot.extensions.reports.export import write_thread
     from bot.extensions.reports.tables import progress
     from bot.extensions.reports.transcript_formats import WRITERS
+    from bot.page.export import write_thread
 
-    write = write_thread if form == "html" else WRITERS[form]
+    write = WRITERS.get(form) or partial(write_thread, form=form)
     if every == bool(thread):
         raise click.UsageError("name one THREAD, or say --all")
     if every and output is None:

@@ -1,4 +1,4 @@
-"""Writes a thread as text, Markdown or JSON, one line at a time."""
+"""Writes a thread as text or JSON, one line at a time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TextIO
 
-from bot.reports.safe_text import line, plain
-from bot.reports.transcript import BOT, Mask, Transcript, pieces
+from bot.reports.transcript import Mask, Transcript, pieces
 from threads.log import LogEntry
 
 INDENT = 10
@@ -29,30 +28,6 @@ def on_screen(transcript: Transcript) -> Iterator[tuple[str, str, int]]:
                 yield f"· {piece.text}" if kind == "tool" else piece.text, piece.style, INDENT
 
 
-def write_markdown(out: TextIO, transcript: Transcript) -> None:
-    """Write the conversation with authors, times and outcomes, and the names of its files, as Markdown."""
-    out.write(f"# {plain(transcript.thread)}\n\nA conversation with {BOT}. Times are UTC.\n")
-    for piece in pieces(transcript):
-        match piece.kind:
-            case "day":
-                out.write(f"\n## {piece.text}\n")
-            case "head":
-                out.write(f"\n**{_bare(piece.text)}**\n\n")
-            case "text":
-                out.writelines(f"> {each}".rstrip() + "\n" for each in piece.text.split("\n"))
-            case "tool":
-                out.write(f"\n- used `{_bare(piece.text)}`\n")
-            case "outcome":
-                out.write(f"\n*{_bare(piece.text)}*\n")
-    if transcript.files:
-        out.write("\n## Files\n\n")
-    out.writelines(f"- `{_bare(file.name)}`, {file.size:,} bytes\n" for file in transcript.files)
-
-
-def _bare(text: str) -> str:
-    return line(text, 300).replace("`", "'")
-
-
 def write_json(out: TextIO, transcript: Transcript) -> None:
     """Write one JSON document, an entry at a time."""
     out.write(f'{{\n "thread": {json.dumps(transcript.thread)},\n "entries": [')
@@ -69,7 +44,7 @@ def write_jsonl(out: TextIO, transcript: Transcript) -> None:
     out.writelines(json.dumps(_value(transcript, entry)) + "\n" for entry in transcript.entries)
 
 
-WRITERS = {"md": write_markdown, "json": write_json, "jsonl": write_jsonl}
+WRITERS = {"json": write_json, "jsonl": write_jsonl}
 
 
 def _value(transcript: Transcript, entry: LogEntry) -> object:

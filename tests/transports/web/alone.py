@@ -14,6 +14,7 @@ from transports.web.address import Address
 from transports.web.client import Options, WebTransport
 from transports.web.events import Past
 from transports.web.sessions import WebState
+from transports.web.thread_list import NotesState
 
 
 class NoHistory:
@@ -43,6 +44,7 @@ def transport(data: Path, *, history=NoHistory(), notices=None, **options) -> We
         Options(**given),
         history,
         partial(states.open, "web", WebState()),
+        lambda person: states.open(f"web-threads-{person}", NotesState()),
         offload=anyio.to_thread.run_sync,
         now=partial(datetime.now, UTC),
         notices=notices,

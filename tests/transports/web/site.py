@@ -80,7 +80,7 @@ async def serving_page(
     }
     settings = settings_model().model_validate(given, strict=False)
     settings.data.mkdir(exist_ok=True)
-    site = Site()
+    site, answering = Site(), []
 
     def make(storage):
         site.web = make_page(
@@ -95,12 +95,14 @@ async def serving_page(
                 lambda: None,
                 site.events,
                 site.open,
+                lambda: answering[-1] if answering else None,
             )
         )
         return [site.web]
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_serve, site, partial(serve, settings, environ, model=model, make_transports=make))
+        run = partial(serve, settings, environ, model=model, make_transports=make, on_agents=answering.append)
+        tasks.start_soon(_serve, site, run)
         with anyio.fail_after(WITHIN_S):
             await site.opened.wait()
         yield site

@@ -19,6 +19,7 @@ from transports.web import relay
 from transports.web.files import PostedFile
 from transports.web.sessions import Person
 from transports.web.talk import Talk
+from transports.web.thread_list import NotesState
 
 THREAD = ThreadId("web", "", "ann", "t")
 ANN = Person(id="ann")
@@ -32,6 +33,16 @@ class Files:
         return PostedFile(message_id, name, 8, key)
 
 
+class Unsaid:
+    """What is said of threads, which is nothing."""
+
+    value = NotesState()
+
+
+async def nothing_said(_):
+    return Unsaid()
+
+
 class Wire:
     """Carries texts between workers, which hear their own too. ``cut`` refuses them, ``loses`` forgets them."""
 
@@ -42,7 +53,7 @@ class Wire:
 
     def worker(self) -> Talk:
         self.ends.append(end := End(self))
-        return Talk("web", Files(), NoHistory(), {}, partial(datetime.now, UTC), 0, end)
+        return Talk("web", Files(), NoHistory(), {}, partial(datetime.now, UTC), 0, nothing_said, end)
 
 
 class End:
@@ -136,10 +147,10 @@ async def test_a_list_elsewhere_shows_what_is_busy(two):
     begin(b)
     Reader(a)
     await settle()
-    assert await a.list_threads(ANN) == [{"thread": "t", "title": "hi", "busy": True}]
+    assert (await a.list_threads(ANN))["threads"] == [{"thread": "t", "title": "hi", "busy": True}]
     b.show(THREAD, "m1", TurnSettled("stopped"))
     await settle()
-    assert await a.list_threads(ANN) == [{"thread": "t", "title": "hi", "busy": False}]
+    assert (await a.list_threads(ANN))["threads"] == [{"thread": "t", "title": "hi", "busy": False}]
 
 
 async def test_what_the_wire_lost_is_asked_for_again_once_that_is_noticed(two, wire):

@@ -1,50 +1,223 @@
-// The list of threads.
+// The list of threads: groups, search, the archive, and what a person says of a thread.
 "use strict";
 
-let threads = [];
+const threads = []; // those out of the archive; ``before`` is where the list goes on
 let later = null; // changes that arrive while the list is on its way, and may be newer than it
+let other = null; // in place of the list: the archive, or what a search found
+let asked = null; // the last question for that
+let sought = ""; // the message that is looked for in the thread to be opened
+let renamed = ""; // the thread whose title is in a field
+
+const MONTH = new Intl.DateTimeFormat([], { month: "long", year: "numeric" });
+const SEARCH_MS = 250, UNDO_MS = 15_000, DAY_MS = 86_400_000;
+const SAID = { title: ["Renamed."], pinned: ["Not pinned.", "Pinned."], archived: ["Back in the list.", "Archived."], deleted: ["Taken back.", "Deleted."] };
+
+const get = (query) => call(`/api/threads${query}`, undefined, "GET");
+const row = (one) => $("list").querySelector(`[data-thread="${one}"]`);
+const has = (list, wanted) => list.some(({ thread: one }) => one === wanted);
+
+// --- what the list holds
 
 function listed(event) {
-  if (!event.thread) return loadList();
+  const isNews = "busy" in event;
+  if (event.deleted && event.thread === root) gone();
+  if (event.deleted) drafts.delete(event.thread);
+  if (other?.archived && !isNews) loadArchive();
   later?.push(event);
+  // Only the bot knows the first words of a thread, and those that come back.
+  const isHere = isNews || event.deleted || event.archived || (has(threads, event.thread) && event.title !== "");
+  if (!event.thread || !isHere) return loadList();
   place(event);
   showList();
 }
 
 function place(event) {
-  const known = threads.find((one) => one.thread === event.thread);
-  threads = [{ ...event, title: known?.title || event.title }, ...threads.filter((one) => one !== known)];
+  const isNews = "busy" in event;
+  const at = threads.findIndex((one) => one.thread === event.thread);
+  const [known] = at < 0 ? [] : threads.splice(at, 1);
+  const one = { ...known, ...event, title: isNews ? known?.title || event.title : event.title || known?.title };
+  if (isNews) one.at = Date.now() / 1000;
+  if (!one.archived && !one.deleted) threads.push(one);
 }
 
 async function loadList() {
   const mine = later = [];
   try {
-    const answer = await call("/api/threads", undefined, "GET");
+    const answer = await get("");
     if (mine !== later) return; // it was asked for again
-    threads = answer.threads;
+    threads.splice(0, Infinity, ...answer.threads);
+    threads.before = answer.before;
     mine.forEach(place);
-    showList();
     later = null;
+    showList();
   } catch {
     setTimeout(() => { if (mine === later) loadList(); }, RETRY_MS);
   }
 }
 
-function showList() {
-  const began = [...drafts].filter(([one, { text }]) => one && text && !threads.some(({ thread }) => thread === one));
-  const items = [...began.map(([one, { text }]) => ({ thread: one, title: text })), ...threads].map((one) => {
-    const words = one.title || "(no words yet)";
-    const link = el("a", { href: `#${one.thread}`, "aria-current": one.thread === root ? "page" : null }, words);
-    return el("li", { class: one.busy ? "busy" : "" }, link, one.busy ? el("span", { class: "visually-hidden" }, " (working)") : null);
-  });
-  $("list").replaceChildren(...items);
-  const title = threads.find((one) => one.thread === root)?.title || "New thread";
-  $("title").textContent = title;
+const loadMore = (button) => act(async () => {
+  const list = other ?? threads, { before } = list;
+  const answer = await get(`?archived=${Number(list === other)}&before=${encodeURIComponent(before)}`);
+  if (before !== list.before) return;
+  list.push(...answer.threads.filter((one) => !has(list, one.thread)));
+  list.before = answer.before;
+  showList();
+}, button);
+
+const watcher = new IntersectionObserver((seen) => seen.forEach((one) => { if (one.isIntersecting) loadMore(one.target); }));
+
+// --- how it looks
+
+const dayOf = (time) => new Date(time).setHours(0, 0, 0, 0);
+
+function group({ pinned, at }) {
+  if (other?.words) return "Found";
+  if (pinned) return "Pinned";
+  const days = at ? Math.round((dayOf(Date.now()) - dayOf(at * 1000)) / DAY_MS) : 0;
+  return days < 1 ? "Today" : days < 2 ? "Yesterday" : days < 8 ? "Previous 7 days" : MONTH.format(at * 1000);
 }
+
+function inOrder(a, b) {
+  return Boolean(b.pinned) - Boolean(a.pinned) || (b.at ?? Infinity) - (a.at ?? Infinity) || 0;
+}
+
+function showList() {
+  $("title").textContent = [...threads, ...other ?? []].find((one) => one.thread === root)?.title || "New thread";
+  if (renamed) return; // when that is over
+  const began = [...drafts].filter(([one, { text }]) => one && text && !has(threads, one));
+  const all = other ?? [...began.map(([one, { text }]) => ({ thread: one, title: text })), ...threads];
+  const groups = new Map();
+  for (const one of other?.words ? all : [...all].sort(inOrder)) groups.set(group(one), [...groups.get(group(one)) ?? [], item(one)]);
+  const { localName: kind } = document.activeElement;
+  const held = document.activeElement.closest("#list li")?.dataset.thread;
+  $("list").replaceChildren(...[...groups].flatMap(([words, items]) => [el("p", { class: "group" }, words), el("ul", { "aria-label": words }, ...items)]));
+  watcher.disconnect();
+  if ((other ?? threads).before) {
+    const more = el("button", { type: "button", class: "quiet", click: () => loadMore(more) }, "More threads");
+    $("list").append(more);
+    watcher.observe(more);
+  }
+  if (held) (row(held)?.querySelector(kind) ?? $("search")).focus();
+}
+
+function item(one) {
+  const words = one.title || "(no words yet)";
+  const state = one.asks ? "asks" : one.busy ? "busy" : "";
+  const link = el(
+    "a", { href: `#${one.thread}`, "aria-current": one.thread === root ? "page" : null, click: () => go(one) },
+    el("span", { class: "words", dir: "auto" }, words), one.text ? el("span", { class: "line", dir: "auto" }, ...marked(one.text)) : null,
+  );
+  const spoken = state ? el("span", { class: "visually-hidden" }, one.asks ? " (asks you)" : " (working)") : null;
+  const more = el("button", { type: "button", class: "quiet more", "aria-label": `More about ${words}`, click: () => showActions(one, more) }, icon("ellipsis"));
+  return el("li", { class: state, "data-thread": one.thread }, link, spoken, more);
+}
+
+function marked(text) {
+  const words = other.words.map((word) => word.replace(/[^\p{L}\p{N}]/gu, "\\$&")).join("|");
+  return text.split(new RegExp(`(${words})`, "i")).map((part, place) => place % 2 ? el("mark", {}, part) : part);
+}
+
+function go(one) {
+  sought = one.message ?? "";
+  if (one.thread === root) seek();
+}
+
+// --- what a person says of a thread
+
+function showActions(one, button) {
+  const file = (form) => () => el("a", { href: `/api/export?thread=${one.thread}&form=${form}`, download: "" }).click();
+  const turn = (mark, on, off) => [one[mark] ? off : on, () => say(one, mark, !one[mark])];
+  const actions = [
+    ["pencil", "Rename", () => rename(one)], ["pin", ...turn("pinned", "Pin", "Unpin")],
+    ["archive", ...turn("archived", "Archive", "Take out of the archive")],
+    ["download", "Save as Markdown", file("md")], ["download", "Save as a web page", file("html")],
+    ...navigator.canShare?.({ files: [page("")] }) ? [["share-2", "Share", () => share(one)]] : [],
+    ["trash-2", "Delete", () => say(one, "deleted", true)],
+  ];
+  const menu = $("actions");
+  const close = (then) => { menu.hidePopover(); then(); };
+  menu.replaceChildren(...actions.map(([name, words, work]) => el("button", { type: "button", class: "quiet", click: () => close(work) }, icon(name), words)));
+  menu.showPopover();
+  const at = button.getBoundingClientRect();
+  menu.style.left = `${Math.max(8, Math.min(at.left, innerWidth - menu.offsetWidth - 8))}px`;
+  menu.style.top = `${Math.max(8, Math.min(at.bottom, innerHeight - menu.offsetHeight - 8))}px`;
+  menu.firstChild.focus();
+}
+
+const say = ({ thread: to, title }, mark, value) => act(async () => {
+  await call("/api/threads", { thread: to, [mark]: value });
+  const back = mark === "title" ? title : !value;
+  offerUndo(SAID[mark].at(value === true), { thread: to, title: value }, mark, back);
+  if (other?.words) search();
+});
+
+function offerUndo(words, ...change) {
+  const undo = el("button", { type: "button", class: "quiet", click: () => say(...change) }, "Undo");
+  $("told").replaceChildren(words, " ", undo);
+  setTimeout(() => { if (undo.isConnected) told(""); }, UNDO_MS);
+}
+
+function rename(one) {
+  renamed = one.thread;
+  const close = (isChanged) => {
+    if (!renamed) return;
+    renamed = "";
+    showList();
+    row(one.thread)?.querySelector("a").focus();
+    if (isChanged) say(one, "title", field.value);
+  };
+  const field = el("input", { class: "name", value: one.title, maxlength: "200", "aria-label": "Title", blur: () => close(), keydown: (event) => {
+    if (!["Enter", "Escape"].includes(event.key)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    close(event.key === "Enter" && field.value.trim() !== one.title);
+  } });
+  row(one.thread).replaceChildren(field);
+  field.select();
+}
+
+const page = (content) => new File([content], "thread.html", { type: "text/html" });
+
+const share = ({ thread: one, title }) => act(async () => {
+  const answer = await fetch(`/api/export?thread=${one}&form=html`);
+  if (!answer.ok) throw new Error((await answer.json()).error);
+  await navigator.share({ files: [page(await answer.blob())], title }).catch(() => {}); // it was put away
+});
+
+// --- search, and the archive
+
+// Shows what an answer holds in place of the list, unless something else was asked for meanwhile.
+const showInstead = (query, kind) => act(async () => {
+  const mine = asked = {};
+  const answer = query && await get(query);
+  if (mine !== asked) return;
+  other = answer ? Object.assign(answer.threads, { before: answer.before, ...kind }) : null;
+  $("archive").setAttribute("aria-pressed", String(Boolean(other?.archived)));
+  const left = answer?.left_out ? ` ${answer.left_out.toLocaleString()} older ones were not searched.` : "";
+  $("found").textContent = other ? `${other.length || "No"} thread${other.length === 1 ? "" : "s"} ${other.words ? "found" : "in the archive"}.${left}` : "";
+  showList();
+});
+
+function search() {
+  const text = $("search").value.trim();
+  return showInstead(text && `?search=${encodeURIComponent(text)}`, { words: text.split(/\s+/) });
+}
+
+const loadArchive = () => showInstead("?archived=1", { archived: true });
+
+$("search").addEventListener("input", () => {
+  const { value } = $("search");
+  setTimeout(() => { if ($("search").value === value) search(); }, SEARCH_MS);
+});
+$("archive").addEventListener("click", () => {
+  $("search").value = "";
+  if (other?.archived) search();
+  else loadArchive();
+});
+$("actions").addEventListener("keydown", (event) => event.stopPropagation()); // Escape closes nothing else
 
 // On a phone the list lies over the thread.
 function showMenu(shown) {
   document.body.classList.toggle("menu", shown);
   $("menu").setAttribute("aria-expanded", String(shown));
 }
-

@@ -6,6 +6,7 @@ let root = "";
 let name = ""; // of the open thread in the address, "" before its first message
 let source = null;
 let seen = ""; // the last event of its stream
+const MOST_TRIES = 100; // times that earlier messages are loaded to find one
 
 // The session is over. What is not sent stays in sight.
 function over() {
@@ -105,6 +106,7 @@ function connect() {
     });
     showWaiting();
     if (!thread.busy) stopping = "";
+    if (sought) seek();
   };
   mine.onerror = () => {
     if (mine !== source) return;
@@ -117,8 +119,9 @@ function connect() {
 async function reopen(closed) {
   if (closed !== source || (document.hidden && !listens)) return;
   try {
-    const answer = await fetch("/api/threads");
+    const answer = await fetch(`/api/earlier?thread=${encodeURIComponent(root)}&before=0`);
     if (answer.status === 401) over();
+    if (answer.status === 404 && (await answer.json()).deleted) return gone();
   } catch { /* the next try says more */ }
   if (closed === source) connect();
 }
@@ -160,6 +163,47 @@ $("notify").addEventListener("click", async () => {
   if (on) listens = false;
   listen();
 });
+
+// It was deleted, here, in another tab, or before it was opened.
+function gone() {
+  const deleted = root;
+  open("");
+  offerUndo("This thread was deleted.", { thread: deleted }, "deleted", false);
+}
+
+// --- what was said before
+
+const loadEarlier = () => act(async () => {
+  const mine = root;
+  const { events } = await call(`/api/earlier?thread=${mine}&before=${thread.earlier}`, undefined, "GET");
+  if (mine === root) keepFocus(() => thread.prepend(events));
+  $("earlier").removeAttribute("aria-disabled");
+}, $("earlier"));
+
+// It comes by itself as one scrolls up to it.
+let near = false;
+let top_ = 0;
+new IntersectionObserver(([seen]) => { near = seen.isIntersecting; }, { root: $("log"), rootMargin: "400px 0px" }).observe($("earlier"));
+$("log").addEventListener("scroll", () => {
+  const isUp = $("log").scrollTop < top_;
+  top_ = $("log").scrollTop;
+  if (isUp && near && thread.earlier) loadEarlier();
+});
+
+// Goes to the message that a search found.
+async function seek() {
+  const mine = sought;
+  for (let tries = 0; sought === mine && tries < MOST_TRIES; tries += 1) {
+    const found = thread.messages.get(sought)?.element;
+    if (found || !thread.earlier) {
+      sought = "";
+      found?.scrollIntoView();
+      found?.focus({ preventScroll: true });
+      return;
+    }
+    await loadEarlier();
+  }
+}
 
 // --- keys and buttons
 
@@ -213,14 +257,9 @@ $("threads").addEventListener("keydown", (event) => {
   showMenu(false);
   $("menu").focus();
 });
-$("list").addEventListener("click", () => showMenu(false));
+$("list").addEventListener("click", (event) => { if (event.target.closest("a")) showMenu(false); });
 document.querySelector("main").addEventListener("click", () => showMenu(false));
-$("earlier").addEventListener("click", () => act(async () => {
-  const mine = root;
-  const { events } = await call(`/api/earlier?thread=${mine}&before=${thread.earlier}`, undefined, "GET");
-  if (mine === root) keepFocus(() => thread.prepend(events));
-  $("earlier").removeAttribute("aria-disabled");
-}, $("earlier")));
+$("earlier").addEventListener("click", loadEarlier);
 document.addEventListener("visibilitychange", () => {
   store();
   if (!listens) connect();

@@ -27,7 +27,7 @@ function picture({ address, name }) {
   return link;
 }
 
-function sign(element, name, words) {
+function showSign(element, name, words) {
   element.dataset.done = "";
   element.replaceChildren(icon(name), el("span", { class: "visually-hidden" }, `${words}:`));
 }
@@ -118,7 +118,7 @@ class Message {
   on_tool_done(event) {
     const card = this.parts.get(`tool ${event.call}`);
     if (!card) return;
-    sign(card.querySelector(".sign"), event.ok ? "circle-check" : "circle-x", event.ok ? "done" : "did not work");
+    showSign(card.querySelector(".sign"), event.ok ? "circle-check" : "circle-x", event.ok ? "done" : "did not work");
     card.classList.toggle("failed", !event.ok);
     if (event.result) {
       const result = card.querySelector("pre:last-child");
@@ -186,7 +186,7 @@ class Message {
     this.draft.replaceChildren();
     if (event.outcome === "withdrawn") this.posts.replaceChildren(); // its questions
     this.clearWait();
-    for (const open of this.tools.querySelectorAll(".sign:not([data-done])")) sign(open, "circle-x", "not done");
+    for (const open of this.tools.querySelectorAll(".sign:not([data-done])")) showSign(open, "circle-x", "not done");
     for (const choices of this.element.querySelectorAll(".notice .choices")) choices.replaceWith(el("p", { class: "meta" }, "Not decided."));
     for (const post of this.element.querySelectorAll(".asks")) post.classList.remove("asks");
     this.showState();

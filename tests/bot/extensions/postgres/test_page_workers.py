@@ -119,6 +119,26 @@ async def test_text_grows_at_both_and_a_page_that_opens_in_the_middle_has_all_of
                     assert page.posts(message) == [("The beginning. " * 40).strip()]
 
 
+async def test_what_is_said_of_a_thread_and_found_in_it_is_the_same_at_all(dsn, tmp_path):
+    async with two(dsn, tmp_path) as (a, b), b.events("") as at_b:
+        thread = str(uuid.uuid4())
+        async with watching(a, thread) as at_a:
+            message = await a.say("the word is plum", thread)
+            await at_a.until(lambda: at_a.state(message) == "answered")
+        await a.post("/api/threads", json={"thread": thread, "title": "Fruit", "pinned": True})
+        await at_b.until("list", thread=thread, title="Fruit", pinned=True)
+        found = (await b.get("/api/threads", params={"search": "PLUM"})).json()
+        assert [(one["title"], one["message"]) for one in found["threads"]] == [("Fruit", message)]
+        exported = await b.get("/api/export", params={"thread": thread, "form": "md"})
+        assert "the word is plum" in exported.text
+        await b.post("/api/threads", json={"thread": thread, "deleted": True})
+        async with a.events("") as at_a:
+            with anyio.fail_after(WITHIN_S):
+                while (await a.get("/api/threads")).json()["threads"]:
+                    await at_a.until("list")
+        assert (await a.get("/api/events", params={"thread": thread})).status_code == 404
+
+
 async def test_a_link_and_a_session_of_one_worker_count_at_all(dsn, tmp_path):
     async with two(dsn, tmp_path) as (a, b):
         link, name = a.site.link(), b.site.web.address.cookie
