@@ -3,20 +3,7 @@
 
 const MOST = 30;
 const turns = new Map();
-
-function cell(text, label = "", tag = "td") {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  if (label) made.dataset.label = label;
-  return made;
-}
-
-function link(text, address) {
-  const made = document.createElement("a");
-  made.textContent = text;
-  made.href = address;
-  return made;
-}
+const NOTHING = el("tr", {}, el("td", { colspan: "6" }, "Nothing has run since the bot started."));
 
 function turnOf(event) {
   const key = event.correlation_id || `${event.thread_id} ${event.message_id}`;
@@ -46,18 +33,12 @@ const APPLY = {
 };
 
 function rowOf(turn) {
-  const row = document.createElement("tr");
-  const thread = cell("", "", "th");
-  thread.scope = "row";
-  thread.className = "words";
-  thread.append(turn.name = link(turn.title || turn.thread, `/look/thread?id=${encodeURIComponent(turn.thread)}`));
-  turn.name.title = turn.thread;
-  const message = cell("", "Message");
-  message.append(link("why", `/look/why?message=${encodeURIComponent(turn.message)}&thread=${encodeURIComponent(turn.thread)}`));
-  turn.cells = ["State", "Step", "What it does", "Seconds"].map((label) => cell("", label));
-  turn.cells[1].className = turn.cells[3].className = "number";
-  row.append(thread, ...turn.cells, message);
-  return row;
+  const where = `thread=${encodeURIComponent(turn.thread)}`;
+  turn.name = el("a", { href: `/look/thread?id=${encodeURIComponent(turn.thread)}`, title: turn.thread }, turn.title || turn.thread);
+  turn.cells = ["State", "Step", "What it does", "Seconds"].map((label, place) =>
+    el("td", { "data-label": label, class: place % 2 ? "number" : "" }));
+  const why = el("a", { href: `/look/why?message=${encodeURIComponent(turn.message)}&${where}` }, "why");
+  return el("tr", {}, el("th", { scope: "row", class: "words" }, turn.name), ...turn.cells, el("td", { "data-label": "Message" }, why));
 }
 
 // A row stays the same element while its turn is shown, so that its links can be pressed, and hold the focus.
@@ -72,13 +53,7 @@ function show() {
     });
     return turn.row;
   });
-  if (!rows.length) {
-    const row = document.createElement("tr");
-    const empty = cell("Nothing has run since the bot started.");
-    empty.colSpan = 6;
-    row.append(empty);
-    rows.push(row);
-  }
+  if (!rows.length) rows.push(NOTHING);
   const body = document.getElementById("turns");
   if (rows.length !== body.children.length || rows.some((row, place) => row !== body.children[place])) body.replaceChildren(...rows);
 }

@@ -180,8 +180,8 @@ async def test_an_answer_is_asked_for_again_and_a_question_changed_on_the_page(t
         await say(page, "third")
         await expect(answers).to_have_text(["again", "three"])
         await page.get_by_role("button", name="Edit").last.click()
-        await page.get_by_label("New version").fill("the third")
-        await page.locator(".person form").get_by_role("button", name="Send").click()
+        await page.fill("#text", "the third")
+        await page.get_by_role("button", name="Save").click()
         for _ in range(2):  # also when it is loaded again
             await expect(answers).to_have_text(["again", "other"])
             await expect(earlier.locator(".reply")).to_have_text(["one", "two", "three"])

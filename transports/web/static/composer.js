@@ -44,20 +44,22 @@ function show() {
   $("text").focus();
 }
 
-// --- sending
-
 // What was sent without an answer keeps its id, so that a second press of Send is not a second message.
 const unsure = new Map();
 
-async function send(text, files = [], to = root) {
-  const sent = await Promise.all(files.map((file) => file.taken));
-  const same = JSON.stringify([to, text, sent]);
+async function sendOnce(path, body) {
+  const same = JSON.stringify([path, body]);
   if (!unsure.has(same)) unsure.set(same, crypto.randomUUID());
   const id = unsure.get(same);
-  if (STOP.test(text)) stopping = to;
-  await call("/api/messages", { id, thread: to, text, files: sent });
+  await call(path, { id, ...body });
   unsure.delete(same);
   return id;
+}
+
+async function send(text, files = [], to = root) {
+  const sent = await Promise.all(files.map((file) => file.taken));
+  if (STOP.test(text)) stopping = to;
+  return sendOnce("/api/messages", { thread: to, text, files: sent });
 }
 
 // A stop from here gives the messages back that waited in this thread, those sent from here with their files.
@@ -80,7 +82,7 @@ function submit(event) {
   event?.preventDefault();
   keep();
   const { edited } = draft;
-  const item = { thread: root, id: edited?.id, text: (edited ?? draft).text.trim(), files: edited ? [] : draft.files };
+  const item = { thread: root, ...edited, text: (edited ?? draft).text.trim(), files: edited ? [] : draft.files };
   if (!item.text && !item.files.length) return;
   quiet();
   if (!name) begin();
@@ -101,9 +103,10 @@ function begin() {
 async function deliver() {
   try {
     for (; outbox.length; outbox.shift()) {
-      const { thread: to, id, text, files } = outbox[0];
+      const { thread: to, id, isOver, text, files } = outbox[0];
       if (choice && to === root) await Promise.all([hear(), send(takeChoice(), [], to)]);
-      if (id) await call("/api/edit", { id, thread: to, text });
+      if (isOver) await sendOnce("/api/again", { thread: to, message: id, text });
+      else if (id) await call("/api/edit", { id, thread: to, text });
       else sentItems.set(await send(text, files, to), outbox[0]);
       if (sentItems.size > MOST_SENT) sentItems.delete(sentItems.keys().next().value);
     }
@@ -119,8 +122,8 @@ async function deliver() {
 // What was not taken is in the field of its thread again. An edit that came too late is a message to be.
 function giveBack(item, late, all = drafts) {
   const to = draftOf(item.thread, all);
-  if (item.id && !late && !to.edited) {
-    to.edited = { id: item.id, text: item.text };
+  if (item.id && (!late || item.isOver) && !to.edited) {
+    to.edited = { id: item.id, isOver: item.isOver, text: item.text };
     return;
   }
   to.text = [item.text, to.text].filter(Boolean).join("\n");
@@ -131,8 +134,15 @@ function press(command, button) { act(() => send(command), button); }
 
 function edit(message) {
   keep();
-  draft.edited = { id: message.id, text: message.text };
+  draft.edited = { id: message.id, isOver: Boolean(message.isOver), text: message.text };
   show();
+}
+
+function again({ id, text }, button) {
+  act(async () => {
+    await sendOnce("/api/again", { thread: root, message: id, text });
+    button.removeAttribute("aria-disabled");
+  }, button);
 }
 
 function cancel() {
@@ -148,8 +158,6 @@ function judge(message, verdict, button) {
     keepFocus(() => button.parentElement.replaceChildren("Thank you."));
   }, button);
 }
-
-// --- files
 
 // One after the other. A message that is sent meanwhile waits for its files.
 let uploading = Promise.resolve();
@@ -195,8 +203,6 @@ function showFiles() {
   ))));
 }
 
-// --- commands
-
 let chosen = 0;
 let closed = false;
 
@@ -232,8 +238,6 @@ function grow() {
 // On a phone Enter begins a line, as its keyboard shows.
 const TOUCH = matchMedia("(pointer: coarse) and (hover: none)");
 
-// --- keys
-
 $("text").addEventListener("keydown", (event) => {
   const found = completions();
   if (found.length && ["ArrowDown", "ArrowUp"].includes(event.key)) {
@@ -258,8 +262,7 @@ $("text").addEventListener("keydown", (event) => {
     cancel();
   } else if (event.key === "ArrowUp" && !$("text").value && !draft.edited && thread.lastOwn) {
     event.preventDefault();
-    if (thread.lastOwn.waits) edit(thread.lastOwn);
-    else thread.lastOwn.rewrite();
+    edit(thread.lastOwn);
   }
 });
 $("text").addEventListener("input", () => { closed = false; showCompletions(); grow(); });

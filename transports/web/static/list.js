@@ -16,8 +16,6 @@ const get = (query) => call(`/api/threads${query}`, undefined, "GET");
 const row = (one) => $("list").querySelector(`[data-thread="${one}"]`);
 const has = (list, wanted) => list.some(({ thread: one }) => one === wanted);
 
-// --- what the list holds
-
 function listed(event) {
   const isNews = "busy" in event;
   if (event.deleted && event.thread === root) gone();
@@ -65,8 +63,6 @@ const loadMore = (button) => act(async () => {
 }, button);
 
 const watcher = new IntersectionObserver((seen) => seen.forEach((one) => { if (one.isIntersecting) loadMore(one.target); }));
-
-// --- how it looks
 
 const dayOf = (time) => new Date(time).setHours(0, 0, 0, 0);
 
@@ -121,8 +117,6 @@ function go(one) {
   sought = one.message ?? "";
   if (one.thread === root) seek();
 }
-
-// --- what a person says of a thread
 
 function showActions(one, button) {
   const file = (form) => () => el("a", { href: `/api/export?thread=${one.thread}&form=${form}`, download: "" }).click();
@@ -183,8 +177,6 @@ const share = ({ thread: one, title }) => act(async () => {
   if (!answer.ok) throw new Error((await answer.json()).error);
   await navigator.share({ files: [page(await answer.blob())], title }).catch(() => {}); // it was put away
 });
-
-// --- search, and the archive
 
 // Shows what an answer holds in place of the list, unless something else was asked for meanwhile.
 const showInstead = (query, kind) => act(async () => {

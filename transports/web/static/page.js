@@ -1,7 +1,7 @@
 // The page: the open thread, its stream of events, and the buttons around it.
 "use strict";
 
-const thread = new Thread($("messages"), $("earlier"), { press, edit, remove, judge, told, dropped });
+const thread = new Thread($("messages"), $("earlier"), { press, edit, again, remove, judge, told, dropped });
 let root = "";
 let name = ""; // of the open thread in the address, "" before its first message
 let source = null;
@@ -23,8 +23,6 @@ function keepFocus(work) {
   if (held !== document.body && !held.getClientRects().length) ($(near) ?? $("text")).focus();
 }
 
-// --- the open thread
-
 function open(wanted) {
   keep();
   name = wanted;
@@ -41,8 +39,6 @@ function open(wanted) {
   showMenu(false);
   show();
 }
-
-// --- the model
 
 const COUNT = new Intl.NumberFormat([], { notation: "compact" });
 const PRICE = new Intl.NumberFormat([], { style: "currency", currency: "USD", maximumFractionDigits: 2, trailingZeroDisplay: "stripIfInteger" });
@@ -84,8 +80,6 @@ function takeChoice() {
 $("model").addEventListener("change", () => { showEfforts(""); choose(); });
 $("effort").addEventListener("change", choose);
 
-// --- the stream of events
-
 // A browser has six connections to a page: a tab that nobody sees leaves its own to the others.
 function connect() {
   source?.close();
@@ -125,8 +119,6 @@ async function reopen(closed) {
   } catch { /* the next try says more */ }
   if (closed === source) connect();
 }
-
-// --- questions that wait: in the title, and as a notification of the browser
 
 const NAME = document.title;
 let waiting = 0;
@@ -171,8 +163,6 @@ function gone() {
   offerUndo("This thread was deleted.", { thread: deleted }, "deleted", false);
 }
 
-// --- what was said before
-
 const loadEarlier = () => act(async () => {
   const mine = root;
   const { events } = await call(`/api/earlier?thread=${mine}&before=${thread.earlier}`, undefined, "GET");
@@ -204,8 +194,6 @@ async function seek() {
     await loadEarlier();
   }
 }
-
-// --- keys and buttons
 
 // What a button of the page does, by its key as well.
 const KEYS = {

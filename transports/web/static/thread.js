@@ -47,7 +47,7 @@ class Message {
     this.posts = el("div", { class: "posts" });
     this.spent = el("p", { class: "meta" });
     this.buttons = el("div", { class: "actions" });
-    this.regenerate = iconButton("refresh-cw", "Regenerate", () => again(this, this.text, this.regenerate));
+    this.regenerate = iconButton("refresh-cw", "Regenerate", () => this.actions.again(this, this.regenerate));
     this.asked = el("article", { class: "person", "aria-label": "Message" }, this.own, this.meta);
     this.element = el("li", { tabindex: "-1" }, this.asked, this.buttons, el("div", { class: "bot" }, this.tools, this.draft, this.shownBefore, this.wait, this.posts, this.spent));
     this.element.id = `m-${id}`;
@@ -62,7 +62,6 @@ class Message {
   on_message(event) {
     if (event.text != null) this.setText(event.text);
     if (event.at) this.at = event.at;
-    if (event.author) this.author = event.author;
     if (event.replaces) this.replaces = event.replaces;
     if (event.files?.length) {
       const names = event.files.map((file) => el("li", {}, `${file.name} (${size(file.size)})`));
@@ -235,7 +234,7 @@ class Message {
       iconButton("pencil", "Edit", () => this.actions.edit(this)),
       iconButton("trash-2", "Delete", (press) => this.actions.remove(this, press.currentTarget)),
     ] : this.isOver ? [
-      iconButton("pencil", "Edit", () => this.rewrite()), ...this.parts.has("actions") ? [] : [this.regenerate],
+      iconButton("pencil", "Edit", () => this.actions.edit(this)), ...this.parts.has("actions") ? [] : [this.regenerate],
     ] : []);
     if (this.state === "answered" && this.isReply && !this.parts.has("actions")) {
       const judge = (verdict) => (press) => this.actions.judge(this, verdict, press.currentTarget);
@@ -263,40 +262,6 @@ class Message {
     const wrote = this.state === "answered" ? this.model : this.state === "stopped" && this.parts.has("shown");
     return wrote && !this.past && this.text != null && !/^\s*[/!][a-z]/i.test(this.text);
   }
-
-  // Its text in a field, for another version of it.
-  rewrite() {
-    const field = el("textarea", { rows: Math.min(12, this.text.split("\n").length + 1), "aria-label": "New version" });
-    field.value = this.text;
-    const close = () => form.replaceWith(this.own);
-    const escape = (event) => {
-      if (event.key !== "Escape") return;
-      event.preventDefault();
-      close();
-    };
-    const send = (event) => {
-      event.preventDefault();
-      again(this, field.value.trim(), event.submitter, close);
-    };
-    const form = el(
-      "form", { class: "rewrite", submit: send, keydown: escape }, field,
-      el("div", { class: "choices" }, el("button", {}, "Send"), el("button", { type: "button", class: "quiet", click: close }, "Cancel")),
-    );
-    this.own.replaceWith(form);
-    field.focus();
-  }
-}
-
-// Sends another version of a message. A second press of what may have arrived is the same version.
-function again(message, text, button, then = () => {}) {
-  act(async () => {
-    const same = JSON.stringify([root, message.id, text]);
-    if (!unsure.has(same)) unsure.set(same, crypto.randomUUID());
-    await call("/api/again", { id: unsure.get(same), thread: root, message: message.id, text });
-    unsure.delete(same);
-    button.removeAttribute("aria-disabled");
-    then();
-  }, button);
 }
 
 class Thread {
