@@ -184,13 +184,7 @@ async def test_earlier_messages_come_as_one_scrolls_up_and_the_place_stays(tmp_p
 async def test_the_list_on_a_phone_is_wide_enough_for_fingers_and_no_barrier(tmp_path, scheme):
     from axe_playwright_python.async_playwright import Axe  # noqa: PLC0415
 
-    phone = {
-        "viewport": PHONE,
-        "color_scheme": scheme,
-        "bypass_csp": True,
-        "has_touch": True,
-        "is_mobile": True,
-    }
+    phone = {"viewport": PHONE, "color_scheme": scheme, "bypass_csp": True}
     async with serving_page(tmp_path) as site, browsing(site, **phone) as page:
         await begin(page, f"hello {'wide ' * 20}")
         await page.locator("#menu").click()

@@ -7,12 +7,13 @@ let other = null; // in place of the list: the archive, or what a search found
 let asked = null; // the last question for that
 let sought = ""; // the message that is looked for in the thread to be opened
 let renamed = ""; // the thread whose title is in a field
+let deleting = ""; // the thread that is deleted from here
 
 const MONTH = new Intl.DateTimeFormat([], { month: "long", year: "numeric" });
 const SEARCH_MS = 250, UNDO_MS = 15_000, DAY_MS = 86_400_000;
 const SAID = { title: ["Renamed."], pinned: ["Not pinned.", "Pinned."], archived: ["Back in the list.", "Archived."], deleted: ["Taken back.", "Deleted."] };
 
-const sign = (name, plain = "") => globalThis.icon?.(name) ?? plain;
+const symbol = (name, plain = "") => globalThis.icon?.(name) ?? plain;
 const get = (query) => call(`/api/threads${query}`, undefined, "GET");
 const row = (one) => $("list").querySelector(`[data-thread="${one}"]`);
 const has = (list, wanted) => list.some(({ thread: one }) => one === wanted);
@@ -109,7 +110,7 @@ function item(one) {
     el("span", { class: "words", dir: "auto" }, words), one.text ? el("span", { class: "line", dir: "auto" }, ...marked(one.text)) : null,
   );
   const spoken = state ? el("span", { class: "visually-hidden" }, one.asks ? " (asks you)" : " (working)") : null;
-  const more = el("button", { type: "button", class: "quiet more", "aria-label": `More about ${words}`, click: () => showActions(one, more) }, sign("ellipsis", "⋯"));
+  const more = el("button", { type: "button", class: "quiet more", "aria-label": `More about ${words}`, click: () => showActions(one, more) }, symbol("ellipsis", "⋯"));
   return el("li", { class: state, "data-thread": one.thread }, link, spoken, more);
 }
 
@@ -137,7 +138,7 @@ function showActions(one, button) {
   ];
   const menu = $("actions");
   const close = (then) => { menu.hidePopover(); then(); };
-  menu.replaceChildren(...actions.map(([name, words, work]) => el("button", { type: "button", class: "quiet", click: () => close(work) }, sign(name), words)));
+  menu.replaceChildren(...actions.map(([name, words, work]) => el("button", { type: "button", class: "quiet", click: () => close(work) }, symbol(name), words)));
   menu.showPopover();
   const at = button.getBoundingClientRect();
   menu.style.left = `${Math.max(8, Math.min(at.left, innerWidth - menu.offsetWidth - 8))}px`;
@@ -146,6 +147,7 @@ function showActions(one, button) {
 }
 
 const say = ({ thread: to, title }, mark, value) => act(async () => {
+  if (mark === "deleted") deleting = to;
   await call("/api/threads", { thread: to, [mark]: value });
   const back = mark === "title" ? title : !value;
   offerUndo(SAID[mark].at(value === true), { thread: to, title: value }, mark, back);
@@ -154,8 +156,9 @@ const say = ({ thread: to, title }, mark, value) => act(async () => {
 
 function offerUndo(words, ...change) {
   const undo = el("button", { type: "button", class: "quiet", click: () => say(...change) }, "Undo");
-  $("told").replaceChildren(words, " ", undo);
-  setTimeout(() => { if (undo.isConnected) told(""); }, UNDO_MS);
+  const line = $(document.body.classList.contains("menu") ? "found" : "told"); // what is in sight on a phone
+  line.replaceChildren(words, " ", undo);
+  setTimeout(() => { if (undo.isConnected) line.textContent = ""; }, UNDO_MS);
 }
 
 function rename(one) {

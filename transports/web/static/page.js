@@ -83,7 +83,7 @@ async function reopen(closed) {
 function gone() {
   const deleted = root;
   open("");
-  offerUndo("This thread was deleted.", { thread: deleted }, "deleted", false);
+  offerUndo(deleted === deleting ? "Deleted." : "This thread was deleted.", { thread: deleted }, "deleted", false);
 }
 
 // --- what was said before
