@@ -64,7 +64,7 @@ async def test_a_thread_is_named_pinned_and_archived_by_its_menu_and_every_tab_s
         await expect(tab.locator("#list a")).to_have_text(["two"])
         await page.get_by_role("button", name="Undo").click()
         await expect(page.locator("#list a")).to_have_text(["First of all", "two"])
-        await expect(tab.locator("#found")).to_have_text("No threads in the archive.")
+        await expect(tab.locator("#found")).to_have_text("In the archive: 0.")
         await tab.close()
 
 
@@ -102,7 +102,7 @@ async def test_a_search_shows_the_line_and_opens_the_thread_there(tmp_path, monk
             await page.reload()
             await page.fill("#search", "quince")
             await expect(page.locator("#list mark")).to_have_text("Quince")
-            await expect(page.locator("#found")).to_have_text("1 thread found.")
+            await expect(page.locator("#found")).to_have_text("Found: 1.")
             await page.locator("#list a").click()
             found = page.locator("#messages > li", has_text="the Quince is ripe")
             await expect(found).to_be_focused()
