@@ -76,7 +76,7 @@ async def serving_page(
         "access": {"admins": [OWNER]},
         **(fields or {}),
         "data": data,
-        "transports": {"web": {"port": port, **(web or {})}},
+        "transports": {"web": {"port": port, "titles": False, **(web or {})}},
     }
     settings = settings_model().model_validate(given, strict=False)
     settings.data.mkdir(exist_ok=True)

@@ -236,7 +236,10 @@ async def asking(data, replies, web=None, **fields):
     async with FakeOpenAI(replies) as api:
         prices = {"local/m": CHEAP, "local/other": CHEAP}
         given = {"providers": compatible("local", api.base_url, free=False), "prices": prices, **fields}
-        async with serving_page(data, given, model="local/m", web=web) as site, Visitor(site) as ann:
+        async with (
+            serving_page(data, given, model="local/m", web={"titles": True, **(web or {})}) as site,
+            Visitor(site) as ann,
+        ):
             await ann.enter()
             yield ann, api.requests
 

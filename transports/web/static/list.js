@@ -7,13 +7,15 @@ let other = null; // in place of the list: the archive, or what a search found
 let asked = null; // the last question for that
 let sought = ""; // the message that is looked for in the thread to be opened
 let renamed = ""; // the thread whose title is in a field
+let deleting = ""; // the thread that is deleted from here
 
 const MONTH = new Intl.DateTimeFormat([], { month: "long", year: "numeric" });
-const SEARCH_MS = 250, UNDO_MS = 15_000, DAY_MS = 86_400_000;
+const UNDO_MS = 15_000;
 const SAID = { title: ["Renamed."], pinned: ["Not pinned.", "Pinned."], archived: ["Back in the list.", "Archived."], deleted: ["Taken back.", "Deleted."] };
 
 const get = (query) => call(`/api/threads${query}`, undefined, "GET");
 const row = (one) => $("list").querySelector(`[data-thread="${one}"]`);
+const button = (click, ...inside) => el("button", { type: "button", class: "quiet", click }, ...inside);
 const has = (list, wanted) => list.some(({ thread: one }) => one === wanted);
 
 function listed(event) {
@@ -67,9 +69,9 @@ const watcher = new IntersectionObserver((seen) => seen.forEach((one) => { if (o
 const dayOf = (time) => new Date(time).setHours(0, 0, 0, 0);
 
 function group({ pinned, at }) {
-  if (other?.words) return "Found";
+  if (other?.words) return "Threads";
   if (pinned) return "Pinned";
-  const days = at ? Math.round((dayOf(Date.now()) - dayOf(at * 1000)) / DAY_MS) : 0;
+  const days = at ? Math.round((dayOf(Date.now()) - dayOf(at * 1000)) / 86_400_000) : 0;
   return days < 1 ? "Today" : days < 2 ? "Yesterday" : days < 8 ? "Previous 7 days" : MONTH.format(at * 1000);
 }
 
@@ -89,7 +91,7 @@ function showList() {
   $("list").replaceChildren(...[...groups].flatMap(([words, items]) => [el("p", { class: "group" }, words), el("ul", { "aria-label": words }, ...items)]));
   watcher.disconnect();
   if ((other ?? threads).before) {
-    const more = el("button", { type: "button", class: "quiet", click: () => loadMore(more) }, "More threads");
+    const more = button(() => loadMore(more), "More threads");
     $("list").append(more);
     watcher.observe(more);
   }
@@ -118,7 +120,7 @@ function go(one) {
   if (one.thread === root) seek();
 }
 
-function showActions(one, button) {
+function showActions(one, opener) {
   const file = (form) => () => el("a", { href: `/api/export?thread=${one.thread}&form=${form}`, download: "" }).click();
   const turn = (mark, on, off) => [one[mark] ? off : on, () => say(one, mark, !one[mark])];
   const actions = [
@@ -130,15 +132,16 @@ function showActions(one, button) {
   ];
   const menu = $("actions");
   const close = (then) => { menu.hidePopover(); then(); };
-  menu.replaceChildren(...actions.map(([name, words, work]) => el("button", { type: "button", class: "quiet", click: () => close(work) }, icon(name), words)));
+  menu.replaceChildren(...actions.map(([name, words, work]) => button(() => close(work), icon(name), words)));
   menu.showPopover();
-  const at = button.getBoundingClientRect();
+  const at = opener.getBoundingClientRect();
   menu.style.left = `${Math.max(8, Math.min(at.left, innerWidth - menu.offsetWidth - 8))}px`;
   menu.style.top = `${Math.max(8, Math.min(at.bottom, innerHeight - menu.offsetHeight - 8))}px`;
   menu.firstChild.focus();
 }
 
 const say = ({ thread: to, title }, mark, value) => act(async () => {
+  if (mark === "deleted") deleting = to;
   await call("/api/threads", { thread: to, [mark]: value });
   const back = mark === "title" ? title : !value;
   offerUndo(SAID[mark].at(value === true), { thread: to, title: value }, mark, back);
@@ -146,9 +149,10 @@ const say = ({ thread: to, title }, mark, value) => act(async () => {
 });
 
 function offerUndo(words, ...change) {
-  const undo = el("button", { type: "button", class: "quiet", click: () => say(...change) }, "Undo");
-  $("told").replaceChildren(words, " ", undo);
-  setTimeout(() => { if (undo.isConnected) told(""); }, UNDO_MS);
+  const undo = button(() => say(...change), "Undo");
+  const line = $(document.body.classList.contains("menu") ? "found" : "told"); // what is in sight on a phone
+  line.replaceChildren(words, " ", undo);
+  setTimeout(() => { if (undo.isConnected) line.textContent = ""; }, UNDO_MS);
 }
 
 function rename(one) {
@@ -178,15 +182,14 @@ const share = ({ thread: one, title }) => act(async () => {
   await navigator.share({ files: [page(await answer.blob())], title }).catch(() => {}); // it was put away
 });
 
-// Shows what an answer holds in place of the list, unless something else was asked for meanwhile.
 const showInstead = (query, kind) => act(async () => {
   const mine = asked = {};
   const answer = query && await get(query);
   if (mine !== asked) return;
   other = answer ? Object.assign(answer.threads, { before: answer.before, ...kind }) : null;
   $("archive").setAttribute("aria-pressed", String(Boolean(other?.archived)));
-  const left = answer?.left_out ? ` ${answer.left_out.toLocaleString()} older ones were not searched.` : "";
-  $("found").textContent = other ? `${other.length || "No"} thread${other.length === 1 ? "" : "s"} ${other.words ? "found" : "in the archive"}.${left}` : "";
+  const left = answer?.left_out ? ` Not searched: ${answer.left_out.toLocaleString()}, older.` : "";
+  $("found").textContent = other ? `${other.words ? "Found" : "In the archive"}: ${other.length}.${left}` : "";
   showList();
 });
 
@@ -199,7 +202,7 @@ const loadArchive = () => showInstead("?archived=1", { archived: true });
 
 $("search").addEventListener("input", () => {
   const { value } = $("search");
-  setTimeout(() => { if ($("search").value === value) search(); }, SEARCH_MS);
+  setTimeout(() => { if ($("search").value === value) search(); }, 250);
 });
 $("archive").addEventListener("click", () => {
   $("search").value = "";

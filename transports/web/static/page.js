@@ -160,7 +160,7 @@ $("notify").addEventListener("click", async () => {
 function gone() {
   const deleted = root;
   open("");
-  offerUndo("This thread was deleted.", { thread: deleted }, "deleted", false);
+  offerUndo(deleted === deleting ? "Deleted." : "This thread was deleted.", { thread: deleted }, "deleted", false);
 }
 
 const loadEarlier = () => act(async () => {
