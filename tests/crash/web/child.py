@@ -27,6 +27,7 @@ from transports.web.client import Options, WebTransport
 from transports.web.feed import Event
 from transports.web.page_history import ThreadHistory
 from transports.web.sessions import WebState
+from transports.web.thread_list import NotesState
 
 
 def web(args: argparse.Namespace, disk: Disk, __: object) -> WebTransport:
@@ -44,6 +45,7 @@ def web(args: argparse.Namespace, disk: Disk, __: object) -> WebTransport:
         ),
         ThreadHistory(Settings(data=args.data), {}),
         partial(states.open, "web", WebState()),
+        lambda person: states.open(f"web-threads-{person}", NotesState()),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
     )

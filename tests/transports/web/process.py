@@ -31,7 +31,7 @@ class Process:
         self.folder, self.port, self._environ = folder, free_port(), environ
         self._link = ""
         self._process: anyio.abc.Process | None = None
-        self.write(json.dumps({"data": "data", **settings}))
+        self.write(json.dumps({"data": "data", "transports": {"web": {"titles": False}}, **settings}))
 
     def write(self, text: str) -> None:
         """Replace its settings.json."""
