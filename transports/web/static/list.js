@@ -204,6 +204,7 @@ $("search").addEventListener("input", () => {
   const { value } = $("search");
   setTimeout(() => { if ($("search").value === value) search(); }, 250);
 });
+$("search").addEventListener("keydown", (event) => { if (event.key === "Escape" && $("search").value) event.stopPropagation(); });
 $("archive").addEventListener("click", () => {
   $("search").value = "";
   if (other?.archived) search();
