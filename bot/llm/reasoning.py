@@ -59,18 +59,6 @@ def claude_version(model: str) -> tuple[str, tuple[int, int]] | None:
     return (found[1], (int(found[2]), int(found[3] or 0))) if found else None
 
 
-def supports_adaptive_thinking(model: str) -> bool:
-    """Return whether *model* accepts ``thinking: adaptive``; others refuse it."""
-    known = claude_version(model)
-    return known is not None and known[1] >= (4, 6)
-
-
-def type_of_off(model: str) -> str:
-    """Return the type of ``thinking`` that turns it off for a model with adaptive thinking."""
-    known = claude_version(model)
-    return "between_tools" if known and known[0] == "sonnet" and known[1] >= (5, 5) else "disabled"
-
-
 def _claude_efforts(model: str) -> tuple[Effort, ...]:
     known = claude_version(model)
     if known is None:

@@ -13,7 +13,7 @@ from functools import partial
 from bot.config.load import SettingsFile, check_start, secrets_of
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
-from bot.config.transports import TransportSection, served
+from bot.config.transports import served
 from bot.host.extension import TransportHost, extensions_of, transport_kinds
 from bot.host.model_settings import offered, used
 from bot.host.storage import Storage
@@ -28,7 +28,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import Status
 from bot.wiring.agents import Agents
 from bot.wiring.app import serve
-from bot.wiring.chat import completed, say_model, to_person, with_owner
+from bot.wiring.chat import completed
 from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
 from transports.base.transport import Transport
@@ -51,33 +51,6 @@ async def run_transports(
     """
     stop, notify = Stop(settings.recovery.drain_s), Notify.from_environ(os.environ)
     await stop.run(partial(serve_until_stopped, settings, environ, stop, notify, file, on_open, complete))
-
-
-async def run_alone(
-    name: str,
-    section: Callable[[Settings], TransportSection],
-    settings: Settings,
-    environ: Mapping[str, str],
-    file: SettingsFile | None = None,
-    on_open: Callable[[str], None] | None = None,
-) -> None:
-    """Serve one transport to whoever started the program, until Ctrl-C. Changes of *file* are taken up.
-
-    *section* returns the settings of the transport. Raises as `run_transports`.
-    """
-    settings, model, reason = await with_model(settings, environ)
-    say_model(model, reason, settings.data, to_person)
-
-    def complete(changed: Settings) -> Settings:
-        """Return the settings for this transport and nothing else, whose person is an admin."""
-        changed = completed(settings, model, changed)
-        observe, others = changed.observe, dict.fromkeys(type(changed.transports).model_fields)
-        if "log_level" not in observe.model_fields_set:  # a person reads the terminal
-            observe = observe.model_copy(update={"log_level": "warning"})
-        transports = changed.transports.model_copy(update={**others, name: section(changed)})
-        return with_owner(changed.model_copy(update={"transports": transports, "observe": observe}))
-
-    await run_transports(complete(settings), environ, file, on_open, complete)
 
 
 async def serve_until_stopped(

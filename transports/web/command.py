@@ -33,16 +33,12 @@ def web(
     ctx.obj = {"port": port, "settings_file": settings_file, "data": data}
     if ctx.invoked_subcommand:
         return
-    from bot.wiring.run import run_alone
-    from transports.web.page import page_settings
+    from transports.web.own_process import run_page
 
     loaded = load(settings_file, data)
     desktop = sys.stdout.isatty() and any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     shows = desktop if opens is None else opens
-    page = partial(page_settings, port=port)
-    serve_process(
-        partial(run_alone, "web", page, file=loaded.file, on_open=partial(_tell, opens=shows)), loaded
-    )
+    serve_process(partial(run_page, port, partial(_tell, opens=shows), file=loaded.file), loaded)
 
 
 def _tell(address: str, *, opens: bool) -> None:

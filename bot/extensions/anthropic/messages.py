@@ -27,7 +27,7 @@ from bot.llm.adapters.wire_form import (
     tokens,
     tool_call,
 )
-from bot.llm.reasoning import efforts_of, supports_adaptive_thinking, type_of_off
+from bot.llm.reasoning import claude_version, efforts_of
 from bot.ports.effort import Effort
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
 from bot.ports.model import Completion, Request, Stop, Usage
@@ -59,7 +59,7 @@ def thinking_to_wire(model: str, name: str, request: Request) -> Mapping[str, ob
     """
     effort, adaptive = request.reasoning, supports_adaptive_thinking(model)
     if effort == "off":
-        return {"type": type_of_off(model)} if adaptive else {}
+        return {"type": _type_of_off(model)} if adaptive else {}
     if adaptive or (effort and not efforts_of("anthropic", model)):
         return {"type": "adaptive", "display": "summarized"}
     if effort is None or _began_without_thinking(request.messages, name):
@@ -317,3 +317,15 @@ class AnthropicModel(SdkModel):
             body["system"] = [{"type": "text", "text": scrub(request.system), **mark}]
         body["messages"] = to_wire(request.messages, self.name, cached=cached, vision=self.vision)
         return body
+
+
+def supports_adaptive_thinking(model: str) -> bool:
+    """Return whether *model* accepts ``thinking: adaptive``; others refuse it."""
+    known = claude_version(model)
+    return known is not None and known[1] >= (4, 6)
+
+
+def _type_of_off(model: str) -> str:
+    """Return the type of ``thinking`` that turns it off for a model with adaptive thinking."""
+    known = claude_version(model)
+    return "between_tools" if known and known[0] == "sonnet" and known[1] >= (5, 5) else "disabled"

@@ -6,8 +6,7 @@ from functools import partial
 import anyio
 import pytest
 
-from bot.extensions.anthropic.messages import AnthropicModel
-from bot.llm.reasoning import supports_adaptive_thinking
+from bot.extensions.anthropic.messages import AnthropicModel, supports_adaptive_thinking
 from bot.ports.errors import ContentPolicy, ModelUnavailable
 from bot.ports.model import Usage
 from tests.bot.llm.apis import HELLO as HELLOS
