@@ -19,6 +19,14 @@ const row = (one) => $("list").querySelector(`[data-thread="${one}"]`);
 const button = (click, ...inside) => el("button", { type: "button", class: "quiet", click }, ...inside);
 const has = (list, wanted) => list.some(({ thread: one }) => one === wanted);
 
+// What nobody pressed a button for leaves what the page has said.
+async function quietly(work, of = document.createElement("b")) {
+  if (of.hasAttribute("aria-disabled")) return;
+  of.setAttribute("aria-disabled", "true");
+  await work().catch(fault);
+  of.removeAttribute("aria-disabled");
+}
+
 // --- what the list holds
 
 function listed(event) {
@@ -58,14 +66,14 @@ async function loadList() {
   }
 }
 
-const loadMore = (button) => act(async () => {
+const loadMore = (more) => quietly(async () => {
   const list = other ?? threads, { before } = list;
   const answer = await get(`?archived=${Number(list === other)}&before=${encodeURIComponent(before)}`);
   if (before !== list.before) return;
   list.push(...answer.threads.filter((one) => !has(list, one.thread)));
   list.before = answer.before;
   showList();
-}, button);
+}, more);
 
 const watcher = new IntersectionObserver((seen) => seen.forEach((one) => { if (one.isIntersecting) loadMore(one.target); }));
 
@@ -191,7 +199,7 @@ const share = ({ thread: one, title }) => act(async () => {
 
 // --- search, and the archive
 
-const showInstead = (query, kind) => act(async () => {
+const showInstead = (query, kind) => quietly(async () => {
   const mine = asked = {};
   const answer = query && await get(query);
   if (mine !== asked) return;

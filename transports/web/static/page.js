@@ -88,11 +88,10 @@ function gone() {
 
 // --- what was said before
 
-const loadEarlier = () => act(async () => {
+const loadEarlier = () => quietly(async () => {
   const mine = root;
   const { events } = await call(`/api/earlier?thread=${mine}&before=${thread.earlier}`, undefined, "GET");
   if (mine === root) keepFocus(() => thread.prepend(events));
-  $("earlier").removeAttribute("aria-disabled");
 }, $("earlier"));
 
 // It comes by itself as one scrolls up to it.
