@@ -62,9 +62,10 @@ async def test_a_thread_is_named_pinned_and_archived_by_its_menu_and_every_tab_s
         await expect(tab.locator("#list a")).to_have_text(["First of all"])
         await tab.get_by_role("button", name="Archive").click()
         await expect(tab.locator("#list a")).to_have_text(["two"])
-        await page.get_by_role("button", name="Undo").click()
-        await expect(page.locator("#list a")).to_have_text(["First of all", "two"])
+        await choose(tab, "two", "Take out of the archive")
         await expect(tab.locator("#found")).to_have_text("In the archive: 0.")
+        await expect(tab.locator("#told")).to_contain_text("Back in the list. Undo")
+        await expect(page.locator("#list a")).to_have_text(["First of all", "two"])
         await tab.close()
 
 

@@ -238,7 +238,7 @@ function grow() {
 // On a phone Enter begins a line, as its keyboard shows.
 const TOUCH = matchMedia("(pointer: coarse) and (hover: none)");
 
-$("text").addEventListener("keydown", (event) => {
+on("text", "keydown", (event) => {
   const found = completions();
   if (found.length && ["ArrowDown", "ArrowUp"].includes(event.key)) {
     chosen = (chosen + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length;
@@ -265,16 +265,16 @@ $("text").addEventListener("keydown", (event) => {
     edit(thread.lastOwn);
   }
 });
-$("text").addEventListener("input", () => { closed = false; showCompletions(); grow(); });
-$("text").addEventListener("paste", (event) => {
+on("text", "input", () => { closed = false; showCompletions(); grow(); });
+on("text", "paste", (event) => {
   if (event.clipboardData.files.length) {
     event.preventDefault();
     attach(event.clipboardData.files);
   }
 });
-$("composer").addEventListener("submit", submit);
-$("cancel").addEventListener("click", cancel);
-$("file").addEventListener("change", () => { attach($("file").files); $("file").value = ""; });
+on("composer", "submit", submit);
+on("cancel", "click", cancel);
+on("file", "change", () => { attach($("file").files); $("file").value = ""; });
 document.addEventListener("dragover", (event) => {
   event.preventDefault();
   document.body.classList.toggle("drop", event.dataTransfer.types.includes("Files"));

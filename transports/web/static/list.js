@@ -18,6 +18,14 @@ const row = (one) => $("list").querySelector(`[data-thread="${one}"]`);
 const button = (click, ...inside) => el("button", { type: "button", class: "quiet", click }, ...inside);
 const has = (list, wanted) => list.some(({ thread: one }) => one === wanted);
 
+// What nobody pressed a button for leaves what the page has said.
+async function quietly(work, of = document.createElement("b")) {
+  if (of.hasAttribute("aria-disabled")) return;
+  of.setAttribute("aria-disabled", "true");
+  await work().catch(fault);
+  of.removeAttribute("aria-disabled");
+}
+
 function listed(event) {
   const isNews = "busy" in event;
   if (event.deleted && event.thread === root) gone();
@@ -55,14 +63,14 @@ async function loadList() {
   }
 }
 
-const loadMore = (button) => act(async () => {
+const loadMore = (more) => quietly(async () => {
   const list = other ?? threads, { before } = list;
-  const answer = await get(`?archived=${Number(list === other)}&before=${encodeURIComponent(before)}`);
+  const answer = await get(`?archived=${Number(list === other)}&before=${param(before)}`);
   if (before !== list.before) return;
   list.push(...answer.threads.filter((one) => !has(list, one.thread)));
   list.before = answer.before;
   showList();
-}, button);
+}, more);
 
 const watcher = new IntersectionObserver((seen) => seen.forEach((one) => { if (one.isIntersecting) loadMore(one.target); }));
 
@@ -182,7 +190,7 @@ const share = ({ thread: one, title }) => act(async () => {
   await navigator.share({ files: [page(await answer.blob())], title }).catch(() => {}); // it was put away
 });
 
-const showInstead = (query, kind) => act(async () => {
+const showInstead = (query, kind) => quietly(async () => {
   const mine = asked = {};
   const answer = query && await get(query);
   if (mine !== asked) return;
@@ -195,22 +203,22 @@ const showInstead = (query, kind) => act(async () => {
 
 function search() {
   const text = $("search").value.trim();
-  return showInstead(text && `?search=${encodeURIComponent(text)}`, { words: text.split(/\s+/) });
+  return showInstead(text && `?search=${param(text)}`, { words: text.split(/\s+/) });
 }
 
 const loadArchive = () => showInstead("?archived=1", { archived: true });
 
-$("search").addEventListener("input", () => {
+on("search", "input", () => {
   const { value } = $("search");
   setTimeout(() => { if ($("search").value === value) search(); }, 250);
 });
-$("search").addEventListener("keydown", (event) => { if (event.key === "Escape" && $("search").value) event.stopPropagation(); });
-$("archive").addEventListener("click", () => {
+on("search", "keydown", (event) => { if (event.key === "Escape" && $("search").value) event.stopPropagation(); });
+on("archive", "click", () => {
   $("search").value = "";
   if (other?.archived) search();
   else loadArchive();
 });
-$("actions").addEventListener("keydown", (event) => event.stopPropagation()); // Escape closes nothing else
+on("actions", "keydown", (event) => event.stopPropagation()); // Escape closes nothing else
 
 // On a phone the list lies over the thread.
 function showMenu(shown) {

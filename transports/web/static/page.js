@@ -47,7 +47,7 @@ let choice = ""; // made before the first message: it goes out with it
 
 async function loadModels() {
   const mine = root;
-  const answer = await call(`/api/models?thread=${encodeURIComponent(mine)}`, undefined, "GET").catch(() => null);
+  const answer = await call(`/api/models?thread=${param(mine)}`, undefined, "GET").catch(() => null);
   if (!answer || mine !== root) return;
   models = answer.models;
   $("model").replaceChildren(...models.map((one) => el("option", { value: one.name, selected: one.name === answer.chosen }, about(one))));
@@ -77,14 +77,14 @@ function takeChoice() {
   return made;
 }
 
-$("model").addEventListener("change", () => { showEfforts(""); choose(); });
-$("effort").addEventListener("change", choose);
+on("model", "change", () => { showEfforts(""); choose(); });
+on("effort", "change", choose);
 
 // A browser has six connections to a page: a tab that nobody sees leaves its own to the others.
 function connect() {
   source?.close();
   if (document.hidden && !listens) return;
-  const mine = new EventSource(`/api/events?thread=${encodeURIComponent(root)}&seen=${encodeURIComponent(seen)}`);
+  const mine = new EventSource(`/api/events?thread=${param(root)}&seen=${param(seen)}`);
   source = mine;
   mine.onopen = () => {
     $("link").textContent = "";
@@ -113,7 +113,7 @@ function connect() {
 async function reopen(closed) {
   if (closed !== source || (document.hidden && !listens)) return;
   try {
-    const answer = await fetch(`/api/earlier?thread=${encodeURIComponent(root)}&before=0`);
+    const answer = await fetch(`/api/earlier?thread=${param(root)}&before=0`);
     if (answer.status === 401) over();
     if (answer.status === 404 && (await answer.json()).deleted) return gone();
   } catch { /* the next try says more */ }
@@ -147,7 +147,7 @@ function listen() {
   if (wanted && !listens) navigator.locks.request("notifications", () => new Promise(() => { listens = true; }));
 }
 
-$("notify").addEventListener("click", async () => {
+on("notify", "click", async () => {
   const on = $("notify").getAttribute("aria-pressed") === "true";
   const granted = !on && await Notification.requestPermission() === "granted";
   localStorage.setItem("notify", granted ? "yes" : "no");
@@ -163,18 +163,17 @@ function gone() {
   offerUndo(deleted === deleting ? "Deleted." : "This thread was deleted.", { thread: deleted }, "deleted", false);
 }
 
-const loadEarlier = () => act(async () => {
+const loadEarlier = () => quietly(async () => {
   const mine = root;
   const { events } = await call(`/api/earlier?thread=${mine}&before=${thread.earlier}`, undefined, "GET");
   if (mine === root) keepFocus(() => thread.prepend(events));
-  $("earlier").removeAttribute("aria-disabled");
 }, $("earlier"));
 
 // It comes by itself as one scrolls up to it.
 let near = false;
 let top_ = 0;
 new IntersectionObserver(([seen]) => { near = seen.isIntersecting; }, { root: $("log"), rootMargin: "400px 0px" }).observe($("earlier"));
-$("log").addEventListener("scroll", () => {
+on("log", "scroll", () => {
   const isUp = $("log").scrollTop < top_;
   top_ = $("log").scrollTop;
   if (isUp && near && thread.earlier) loadEarlier();
@@ -219,35 +218,35 @@ function changeTheme() {
   told(next ? `The page is ${next}.` : "The page is as your system is.");
 }
 
-$("theme").addEventListener("click", changeTheme);
-$("keys").addEventListener("click", KEYS["?"]);
-$("ideas").addEventListener("click", (event) => {
+on("theme", "click", changeTheme);
+on("keys", "click", KEYS["?"]);
+on("ideas", "click", (event) => {
   if (event.target.localName !== "button") return;
   $("text").value = event.target.textContent;
   grow();
   $("text").focus();
 });
 
-$("stop").addEventListener("click", () => act(() => send("/stop")));
-$("new").addEventListener("click", () => open(""));
-$("leave").addEventListener("click", () => act(async () => {
+on("stop", "click", () => act(() => send("/stop")));
+on("new", "click", () => open(""));
+on("leave", "click", () => act(async () => {
   await call("/api/leave", {});
   drafts.clear();
   outbox.length = 0;
   location.assign("/enter");
 }));
-$("menu").addEventListener("click", (event) => {
+on("menu", "click", (event) => {
   event.stopPropagation();
   showMenu(!document.body.classList.contains("menu"));
 });
-$("threads").addEventListener("keydown", (event) => {
+on("threads", "keydown", (event) => {
   if (event.key !== "Escape" || !document.body.classList.contains("menu")) return;
   showMenu(false);
   $("menu").focus();
 });
-$("list").addEventListener("click", (event) => { if (event.target.closest("a")) showMenu(false); });
+on("list", "click", (event) => { if (event.target.closest("a")) showMenu(false); });
 document.querySelector("main").addEventListener("click", () => showMenu(false));
-$("earlier").addEventListener("click", loadEarlier);
+on("earlier", "click", loadEarlier);
 document.addEventListener("visibilitychange", () => {
   store();
   if (!listens) connect();

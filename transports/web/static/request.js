@@ -2,6 +2,8 @@
 "use strict";
 
 const $ = (id) => document.getElementById(id);
+const on = (id, event, work) => $(id).addEventListener(event, work);
+const param = encodeURIComponent;
 const meta = (name) => document.querySelector(`meta[name=${name}]`).content;
 const TOKEN = meta("token");
 const MOST_BYTES = Number(meta("most-bytes"));
@@ -17,7 +19,7 @@ async function call(path, body, method = "POST") {
 function upload(file, progress) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", `/api/files?name=${encodeURIComponent(file.name)}`);
+    request.open("POST", `/api/files?name=${param(file.name)}`);
     request.setRequestHeader("X-Threadfast-Token", TOKEN);
     request.responseType = "json";
     request.upload.onprogress = (event) => progress(event.loaded / (event.total || 1));
