@@ -148,11 +148,11 @@ function listen() {
 }
 
 on("notify", "click", async () => {
-  const on = $("notify").getAttribute("aria-pressed") === "true";
-  const granted = !on && await Notification.requestPermission() === "granted";
+  const wasOn = $("notify").getAttribute("aria-pressed") === "true";
+  const granted = !wasOn && await Notification.requestPermission() === "granted";
   localStorage.setItem("notify", granted ? "yes" : "no");
-  if (!on && !granted) told("Your browser does not allow notifications of this page.");
-  if (on) listens = false;
+  if (!wasOn && !granted) told("Your browser does not allow notifications of this page.");
+  if (wasOn) listens = false;
   listen();
 });
 
