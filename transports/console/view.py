@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from threads.model import (
     Incoming,
+    Outgoing,
     QuestionClosed,
     StagesChanged,
     Taken,
@@ -25,10 +26,13 @@ from threads.model import (
     Waiting,
 )
 from transports.base.text import without_controls
+from transports.console.render import finished
 from transports.shared.live.activity import RunningTools, tool_label, waiting_words
 
 TAIL = 16_384
-"""Stored characters of a draft: more than any screen shows."""
+"""Stored characters of a draft: more than any screen shows. A block as long as that waits for the post."""
+
+BROKE_OFF = "What stands above broke off: the answer begins again."
 
 MAX_TOOL_LINES = 200
 """Stored lines about tools: more than the steps of any turn."""
@@ -38,14 +42,15 @@ MAX_TOOL_LINES = 200
 class LiveTurn:
     """A turn that runs. ``since`` and ``until`` are seconds of the caller's monotonic clock.
 
-    ``text`` is that of this step, which may be taken back; ``before`` is that of the steps before. ``stages`` are
-    those of a playbook.
+    ``text`` is that of this step, which may be taken back; ``before`` is that of the steps before. Neither has what
+    is ``printed`` for good, and ``printed`` is that of this step. ``stages`` are those of a playbook.
     """
 
     message_id: str
     since: float
     before: str = ""
     text: str = ""
+    printed: str = ""
     stages: str = ""
     tools: RunningTools = field(default_factory=RunningTools)
     waiting: Waiting | None = None
@@ -59,13 +64,14 @@ class LiveTurn:
             case TextDelta(text):
                 self.text = (self.text + without_controls(text))[-TAIL:]
             case TextReset():
-                self.text = ""
+                above, self.text, self.printed = self.printed, "", ""
+                return BROKE_OFF if above else ""
             case StagesChanged():
                 self.stages = event.text
             case Waiting(seconds=seconds):
                 self.waiting, self.until = event, now + seconds
             case ToolStarted():
-                self.before, self.text = (self.before + self.text)[-TAIL:], ""
+                self.before, self.text, self.printed = _joined(self.before, self.text)[-TAIL:], "", ""
                 self.tools.started(event)
             case ToolFinished(ok=ok):
                 if known := self.tools.finished(event):
@@ -73,6 +79,24 @@ class LiveTurn:
             case _:
                 pass
         return ""
+
+    @property
+    def unprinted(self) -> str:
+        return _joined(self.before, self.text)
+
+    def take_finished(self) -> str:
+        """Return what no further text changes, once: it is printed for good."""
+        size = finished(self.text) if len(self.text) < TAIL else 0
+        done, self.text = self.text[:size], self.text[size:]
+        self.printed += done
+        before, self.before = self.before, ""
+        return _joined(before, done)
+
+    def rest(self, answer: str) -> str:
+        """Return what of an answer is not printed yet, above the notes that stand above all of it."""
+        printed = self.printed.strip()
+        notes, _, rest = without_controls(answer).partition(printed) if printed else ("", "", answer)
+        return _joined(rest, notes)
 
     def status(self, now: float) -> str:
         if self.waiting:
@@ -112,7 +136,8 @@ class ThreadView:
                 self.live = LiveTurn(message_id, now)
                 self.queued.pop(message_id, None)
             case TurnSettled(outcome=outcome, shown=shown):
-                self.live = None if is_live else self.live
+                if self.live and is_live:
+                    shown, self.live = shown and self.live.unprinted, None
                 self.questions.clear()
                 self.shown += shown
                 waited = self.queued.pop(message_id, None)
@@ -144,7 +169,7 @@ class View:
         """Note a printed post. If it is the *final* word on a message, the message's draft goes."""
         thread = self.threads[name]
         if final and thread.live and thread.live.message_id == reply_to:
-            thread.live.before = thread.live.text = thread.live.stages = ""
+            thread.live.before = thread.live.text = thread.live.printed = thread.live.stages = ""
         thread.unread += name != self.current
 
     def take_tool_lines(self, name: str) -> list[str]:
@@ -154,16 +179,20 @@ class View:
         lines.clear()
         return taken
 
-    def take_shown(self, name: str) -> str:
-        """Return what was shown of an answer that was stopped, once."""
-        shown, self.threads[name].shown = self.threads[name].shown, ""
-        return f"{shown}\n\n(Stopped here.)\n\n" if shown else ""
+    def take_text(self, outgoing: Outgoing) -> str:
+        """Return what to print of a post, below what was shown of an answer that was stopped, once."""
+        thread = self.threads[outgoing.thread.root]
+        shown, thread.shown = thread.shown, ""
+        above, text = f"{shown}\n\n(Stopped here.)\n\n" if shown else "", outgoing.text
+        if thread.live and outgoing.kind == "reply" and thread.live.message_id == outgoing.reply_to:
+            text = thread.live.rest(text)
+        return above + text
 
     @property
     def draft(self) -> str:
         """The text of the current thread's answer so far."""
         live = self.thread.live
-        return "\n\n".join(filter(None, (live.stages, live.before + live.text))) if live else ""
+        return _joined(live.stages, live.unprinted) if live else ""
 
     def status(self, now: float) -> str:
         """Return one line: the current thread and what it does, and the other threads with news."""
@@ -187,6 +216,10 @@ class View:
             + (" (busy)" if thread.busy else "")
             for name, thread in sorted(self.threads.items())
         )
+
+
+def _joined(*texts: str) -> str:
+    return "\n\n".join(text.strip("\n") for text in texts if text.strip())
 
 
 def _one_line(text: str) -> str:
