@@ -22,7 +22,8 @@ from transports.base.model_forms import with_model_forms
 from transports.base.tables import with_whole_rows
 from transports.base.text import without_controls
 
-_PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+_PADDING = re.compile(r" *(\x1b\[0m)?(?:\x1b\[[0-9;]+m *\x1b\[0m| )*$", re.MULTILINE)
+"""Blanks at the end of a line, in colours or not."""
 _ANSWER = re.compile(r"(/approve|/deny) q[0-9a-f]{8}(?: once)?|/answer q[0-9a-f]{8} #")
 """The command of a button. Its id is not needed if no other question is open, and an answer needs no command."""
 
@@ -89,7 +90,7 @@ def render(
     """
     style = partial(_styled, width=width, colour=colour)
     lines = [style(f"[{heading}]", "bold cyan")] if heading else []
-    lines += [style(tool_line(tool), "dim") for tool in tools]
+    lines += [style(f"· {tool}", "dim") for tool in tools]
     text = without_controls(outgoing.text).strip("\n")
     match outgoing.kind:
         case "reply":
@@ -119,11 +120,6 @@ def _choices(choices: Sequence[Choice], *, alone: bool) -> str:
     return "\n".join(f"  {command:<{longest}}  {label}" for command, label in zip(typed, labels, strict=True))
 
 
-def tool_line(tool: str) -> str:
-    """Return a line about a tool, marked like every line that is not the answer."""
-    return f"· {tool}"
-
-
 def note(text: str, width: int, *, colour: bool = True) -> str:
     """Return a message of the console itself, dimmed, and an empty line."""
     return _styled(without_controls(text), "dim", width, colour=colour) + "\n"
@@ -136,7 +132,7 @@ def draft(text: str, width: int, rows: int, *, tools: Sequence[str] = (), colour
     """
     lines = text.split("\n")
     near = "\n".join(line[-width * rows :] for line in lines[:2] + lines[2:][-2 * rows :])
-    shown = "".join(_styled(tool_line(tool), "dim", width, colour=colour) for tool in tools[-rows:])
+    shown = "".join(_styled(f"· {tool}", "dim", width, colour=colour) for tool in tools[-rows:])
     shown += _markdown(_ChatMarkdown, near, width, colour=colour) if text.strip() else ""
     return "".join(shown.splitlines(keepends=True)[-rows:])
 

@@ -270,12 +270,15 @@ class Terminal:
             if buffer.working_index == place:  # nothing newer in the history
                 buffer.start_completion(select_first=True)
 
+        @keys.add("escape", filter=at_prompt & ~has_completions)
         @keys.add("c-c", filter=~is_searching)
         @keys.add("<sigint>")
         def _interrupt(event: KeyPressEvent) -> None:
             thread = self._view.thread
             if thread.busy and self._stop not in thread.queued:
                 self._stop = self._say("/stop")
+            elif event.key_sequence[-1].key == Keys.Escape:
+                return
             elif event.app.current_buffer.text:
                 event.app.current_buffer.reset()
             elif self._leaving:

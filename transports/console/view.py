@@ -32,6 +32,7 @@ from transports.shared.live.activity import RunningTools, tool_label, waiting_wo
 TAIL = 16_384
 """Stored characters of a draft: more than any screen shows. A block as long as that waits for the post."""
 
+STOPPED = "\n\n(Stopped here.)\n\n"
 BROKE_OFF = "What stands above broke off: the answer begins again."
 
 MAX_TOOL_LINES = 200
@@ -79,10 +80,6 @@ class LiveTurn:
             case _:
                 pass
         return ""
-
-    @property
-    def unprinted(self) -> str:
-        return _joined(self.before, self.text)
 
     def take_finished(self) -> str:
         """Return what no further text changes, once: it is printed for good."""
@@ -137,9 +134,10 @@ class ThreadView:
                 self.queued.pop(message_id, None)
             case TurnSettled(outcome=outcome, shown=shown):
                 if self.live and is_live:
-                    shown, self.live = shown and self.live.unprinted, None
+                    shown = shown and _joined(self.live.before, self.live.text)
+                    self.live = None
                 self.questions.clear()
-                self.shown += shown
+                self.shown += f"{shown}{STOPPED}" if shown else ""
                 waited = self.queued.pop(message_id, None)
                 if waited and outcome == "stopped":
                     self.dropped.append(waited)
@@ -182,17 +180,15 @@ class View:
     def take_text(self, outgoing: Outgoing) -> str:
         """Return what to print of a post, below what was shown of an answer that was stopped, once."""
         thread = self.threads[outgoing.thread.root]
-        shown, thread.shown = thread.shown, ""
-        above, text = f"{shown}\n\n(Stopped here.)\n\n" if shown else "", outgoing.text
-        if thread.live and outgoing.kind == "reply" and thread.live.message_id == outgoing.reply_to:
-            text = thread.live.rest(text)
-        return above + text
+        text, thread.shown = thread.shown + outgoing.text, ""
+        is_answer = outgoing.kind == "reply" and thread.live and thread.live.message_id == outgoing.reply_to
+        return thread.live.rest(text) if thread.live and is_answer else text
 
     @property
     def draft(self) -> str:
         """The text of the current thread's answer so far."""
         live = self.thread.live
-        return _joined(live.stages, live.unprinted) if live else ""
+        return _joined(live.stages, live.before, live.text) if live else ""
 
     def status(self, now: float) -> str:
         """Return one line: the current thread and what it does, and the other threads with news."""

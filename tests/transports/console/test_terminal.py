@@ -115,6 +115,27 @@ async def test_ctrl_c_stops_the_turn_and_keeps_what_is_being_typed(session):
     await session.enter("ne", "You said: half a line")
 
 
+async def test_escape_closes_the_list_first_and_then_stops_the_turn_and_keeps_what_is_typed(session):
+    await session.enter("hold", "first partial")
+    session.keys.send_text("/st")
+    await session.screen.shows("/status\n")
+    session.keys.send_text(ESCAPE)
+    await session.screen.lacks("/status")
+    assert session.got == ["hold"]
+    session.keys.send_text(ESCAPE)
+    await session.screen.shows("(Stopped here.)\n\nStopped.\n\nmain> /st")
+    assert session.got == ["hold", "/stop"]
+
+
+async def test_escape_neither_clears_a_line_nor_leaves_where_nothing_runs(session):
+    session.keys.send_text("words" + ESCAPE + CTRL_C)
+    await session.screen.lacks("words")
+    session.keys.send_text(ESCAPE + CTRL_C)
+    await session.screen.shows(f"main> {AGAIN}")
+    assert not session.left.is_set()
+    assert session.got == []
+
+
 async def test_a_stop_gives_the_text_of_waiting_messages_back(session):
     await session.enter("hold", "first partial")
     await session.enter("one", "1 waiting")
