@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -56,7 +57,7 @@ class Console:
         question: OneQuestion | None = None,
     ) -> None:
         self._session = session
-        self._posts = 0
+        self._posts = count(1)
         streams = (stdin or sys.stdin, stdout or sys.stdout, stderr or sys.stderr)
         at_terminal = _is_terminal(*streams[:2]) if interactive is None else interactive
         self.interactive = at_terminal and question is None
@@ -99,8 +100,7 @@ class Console:
 
     async def post(self, outgoing: Outgoing) -> str:
         await self._frontend.post(outgoing)
-        self._posts += 1
-        return f"{self._session}-shown-{self._posts}"
+        return f"{self._session}-shown-{next(self._posts)}"
 
     async def find(self, thread: ThreadId, key: str) -> str | None:  # noqa: ARG002
         """Return None: a screen cannot be searched."""

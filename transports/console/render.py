@@ -61,16 +61,14 @@ class _ChatMarkdown(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _PlainHeading,
-        "fence": _CloseCode,
-        "code_block": _CloseCode,
+        **dict.fromkeys(("fence", "code_block"), _CloseCode),
     }
 
 
 class _QuestionMarkdown(_ChatMarkdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **_ChatMarkdown.elements,
-        "fence": _ExactCode,
-        "code_block": _ExactCode,
+        **dict.fromkeys(("fence", "code_block"), _ExactCode),
     }
 
 

@@ -23,6 +23,7 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
     TurnStarted,
+    UsageCounted,
     Waiting,
 )
 from transports.base.text import without_controls
@@ -108,12 +109,14 @@ class ThreadView:
     """One thread. ``questions`` are the keys of those that are open.
 
     A stop gives back the ``dropped`` messages that waited. What was ``shown`` of an answer goes above the next post.
+    ``used`` is the model of the newest answer, and what that has cost.
     """
 
     live: LiveTurn | None = None
     queued: dict[str, Incoming] = field(default_factory=dict)
     dropped: list[Incoming] = field(default_factory=list)
     shown: str = ""
+    used: str = ""
     unread: int = 0
     tool_lines: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_TOOL_LINES))
     questions: set[str] = field(default_factory=set)
@@ -127,6 +130,8 @@ class ThreadView:
         match event:
             case Taken():
                 pass
+            case UsageCounted(model=model, cost_usd=cost):
+                self.used = f"{model}, ${cost:.4f}" if cost else model
             case QuestionClosed(key=key):
                 self.questions.discard(key)
             case TurnStarted():
@@ -202,7 +207,7 @@ class View:
             parts.append(f"unread: {', '.join(unread)}")
         if busy := [name for name, thread in others if thread.busy]:
             parts.append(f"busy: {', '.join(busy)}")
-        return " | ".join(parts)
+        return " | ".join(filter(None, [*parts, self.thread.used]))
 
     def listing(self) -> str:
         """Return every thread of this session, one per line."""

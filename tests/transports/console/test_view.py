@@ -15,6 +15,7 @@ from threads.model import (
     ToolStarted,
     TurnSettled,
     TurnStarted,
+    UsageCounted,
     Waiting,
 )
 from transports.console.view import MAX_TOOL_LINES, TAIL, View
@@ -62,6 +63,19 @@ def after(*events, view=None, name="main", message_id="m1", now=0.0):
 def test_events_become_a_draft_and_a_status_line(events, text, line):
     view = after(*events)
     assert (view.draft, view.status(3.0)) == (text, line)
+
+
+@pytest.mark.parametrize(
+    ("cost", "used"),
+    [(0.01234, "a/b, $0.0123"), (0.0, "a/b"), (None, "a/b")],
+    ids=["known", "free", "unknown"],
+)
+def test_the_line_ends_with_the_model_of_the_newest_answer_and_its_cost(cost, used):
+    view = after(TurnStarted(), UsageCounted("a/b", 10, 0.0, cost))
+    assert view.status(3.0) == f"main | thinking… 3 s | {used}"
+    assert after(TurnSettled("answered"), view=view).status(3.0) == f"main | {used}"
+    view.switch_to("work")
+    assert view.status(3.0) == "work"
 
 
 def test_a_tool_that_ran_leaves_a_line_for_the_next_post_of_its_thread():
