@@ -59,7 +59,7 @@ class LiveTurn:
     until: float = 0.0
 
     def apply(self, event: TurnEvent, now: float) -> str:
-        """Note an event of this turn. Returns the line about a tool that has run, else an empty text."""
+        """Note an event of this turn. Returns a line that it leaves above the next post, or an empty text."""
         if not isinstance(event, TextReset | ToolFinished):
             self.waiting = None
         match event:
