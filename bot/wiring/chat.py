@@ -7,9 +7,9 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -61,7 +61,7 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
         commands=with_extensions(thread_commands(settings)),
         completions=completions,
         attached=settings.data / "attached",
-        asked=asked_before(settings, environ),
+        asked=partial(asked_before, settings, environ),
     )
     say = to_person if console.interactive else partial(print, file=sys.stderr, flush=True)
     say_model(model, reason, settings.data, say)
@@ -113,18 +113,11 @@ def to_person(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
-def asked_before(settings: Settings, environ: Mapping[str, str]) -> Callable[[ThreadId, str], Awaitable[str]]:
-    """Return what finds the text of a message that has no outcome yet; blank for any other."""
-
-    def find(thread: ThreadId, message_id: str) -> str:
-        with closing(open_reader(settings, environ)) as reader:
-            texts = (one.text for one in waiting(reader, str(thread)) if one.message_id == message_id)
-            return next(texts, "")
-
-    async def asked(thread: ThreadId, message_id: str) -> str:
-        return await anyio.to_thread.run_sync(find, thread, message_id)
-
-    return asked
+def asked_before(settings: Settings, environ: Mapping[str, str], thread: ThreadId, message_id: str) -> str:
+    """Return the text of a message that has no outcome yet; blank for any other. Blocking."""
+    with closing(open_reader(settings, environ)) as reader:
+        texts = (one.text for one in waiting(reader, str(thread)) if one.message_id == message_id)
+        return next(texts, "")
 
 
 @contextmanager
@@ -139,7 +132,8 @@ def console_logs(
     named = "log_level" in given.model_fields_set
     form = given.log_format if "log_format" in given.model_fields_set else "text"
     secrets = secrets_of(settings, environ)
-    with nullcontext(sys.stderr) if named and not interactive else _log_file(settings) as stream:
+    to_file = cast("TextIO", _LogFile(settings.data / LOG))
+    with nullcontext(sys.stderr) if named and not interactive else to_file as stream:
         configure_logging(given.log_level if named else "warning", form, stream, secrets=secrets)
         try:
             yield secrets
@@ -168,31 +162,19 @@ class _LogFile(io.TextIOBase):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: TextIO | None = None
 
     def write(self, text: str) -> int:
-        if self._file is None:
-            self._file = self._open()
         return self._file.write(text)
 
-    def flush(self) -> None:
-        if self._file is not None:
-            self._file.flush()
-
     def close(self) -> None:
-        super().close()  # which flushes
-        if self._file is not None:
+        super().close()
+        if "_file" in vars(self):
             self._file.close()
 
-    def _open(self) -> TextIO:
+    @cached_property
+    def _file(self) -> TextIO:
         with suppress(FileNotFoundError):
             if self._path.stat().st_size > LOG_BYTES:
                 self._path.rename(self._path.with_suffix(".log.1"))
         self._path.touch(mode=0o600)
-        return self._path.open("a", encoding="utf-8")
-
-
-@contextmanager
-def _log_file(settings: Settings) -> Iterator[TextIO]:
-    with _LogFile(settings.data / LOG) as stream:
-        yield cast("TextIO", stream)
+        return self._path.open("a", buffering=1, encoding="utf-8")

@@ -13,7 +13,6 @@ import anyio
 from threads.errors import StoreUnavailable
 from threads.model import (
     Attachment,
-    Inbound,
     Outgoing,
     OutgoingKind,
     Sink,
@@ -53,7 +52,7 @@ class Ask:
         self._incoming = sender.message(question.text, question.thread, question.files)
         self._send, self._events = anyio.create_memory_object_stream[TurnSettled | StagesChanged](math.inf)
         self._sender = sender
-        self._sink: Sink = _nowhere
+        self._sink: Sink
         is_command = question.text.startswith(("/", "!"))
         self._answers: tuple[OutgoingKind, ...] = ("notice", "reply") if is_command else ("reply",)
         """What the answer to a command can be, and to anything else."""
@@ -97,10 +96,6 @@ class Ask:
                 self.exit_code = EX_MISMATCH
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # settled already
             self._send.send_nowait(event)
-
-
-async def _nowhere(_: Inbound) -> None:
-    """Take nothing: nothing is served yet."""
 
 
 def _json_below(text: str) -> tuple[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -33,8 +34,8 @@ class Console:
     ``session`` must be unique in the data folder: message ids begin with it. ``history_file`` stores what is typed,
     mode 0600. ``commands`` are those of the bot, with their meanings, for ``/help`` and completion; ``completions``
     are more. ``attached`` is the folder for files from the bot, if it may send any. ``asked`` returns the text of a
-    message of an earlier session, which a terminal shows above its answer. ``interactive`` overrides the check of
-    the streams. With a ``question`` that is all that is asked.
+    message of an earlier session, which a terminal shows above its answer; it may block. ``interactive`` overrides
+    the check of the streams. With a ``question`` that is all that is asked.
     """
 
     name = "console"
@@ -48,7 +49,7 @@ class Console:
         commands: Mapping[str, str] = BOT_COMMANDS,
         completions: Sequence[str] = (),
         attached: Path | None = None,
-        asked: Callable[[ThreadId, str], Awaitable[str]] | None = None,
+        asked: Callable[[ThreadId, str], str] | None = None,
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
@@ -56,7 +57,7 @@ class Console:
         question: OneQuestion | None = None,
     ) -> None:
         self._session = session
-        self._posts = 0
+        self._posts = count(1)
         streams = (stdin or sys.stdin, stdout or sys.stdout, stderr or sys.stderr)
         at_terminal = _is_terminal(*streams[:2]) if interactive is None else interactive
         self.interactive = at_terminal and question is None
@@ -99,8 +100,7 @@ class Console:
 
     async def post(self, outgoing: Outgoing) -> str:
         await self._frontend.post(outgoing)
-        self._posts += 1
-        return f"{self._session}-shown-{self._posts}"
+        return f"{self._session}-shown-{next(self._posts)}"
 
     async def find(self, thread: ThreadId, key: str) -> str | None:  # noqa: ARG002
         """Return None: a screen cannot be searched."""
@@ -127,7 +127,9 @@ class Console:
             path, size = await anyio.to_thread.run_sync(files.copy_into, self._attached, file, name)
         except OSError as error:
             raise TransportUnavailable(f"the file was not kept: {error.strerror}") from error
-        text = f"File {name} ({files.format_size(size)}): {path}"
+        from rich.filesize import decimal  # noqa: PLC0415 - as above
+
+        text = f"File {name} ({decimal(size)}): {path}"
         await self._frontend.post(Outgoing(thread, key, text, "notice"))
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:

@@ -93,11 +93,3 @@ async def _chunks(file: FileIO) -> AsyncIterator[bytes]:
         if not chunk:
             return
         yield chunk
-
-
-def format_size(size: int) -> str:
-    """Return a size in bytes as people read it."""
-    for unit, bytes_ in (("MB", 1_000_000), ("KB", 1_000)):
-        if size >= bytes_:
-            return f"{size / bytes_:.3g} {unit}"
-    return f"{size} bytes"

@@ -32,7 +32,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "/quit": "leave (also Ctrl-D)",
 }
 BOT_COMMANDS: Mapping[str, str] = {
-    "/stop": "stop what is running in this thread (also Ctrl-C)",
+    "/stop": "stop what is running in this thread (also Escape or Ctrl-C)",
     "/status": "show what is going on",
     "/new": "forget this conversation and start over",
 }

@@ -22,7 +22,8 @@ from transports.base.model_forms import with_model_forms
 from transports.base.tables import with_whole_rows
 from transports.base.text import without_controls
 
-_PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+_PADDING = re.compile(r" *(\x1b\[0m)?(?:\x1b\[[0-9;]+m *\x1b\[0m| )*$", re.MULTILINE)
+"""Blanks at the end of a line, in colours or not."""
 _ANSWER = re.compile(r"(/approve|/deny) q[0-9a-f]{8}(?: once)?|/answer q[0-9a-f]{8} #")
 """The command of a button. Its id is not needed if no other question is open, and an answer needs no command."""
 
@@ -60,16 +61,14 @@ class _ChatMarkdown(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _PlainHeading,
-        "fence": _CloseCode,
-        "code_block": _CloseCode,
+        **dict.fromkeys(("fence", "code_block"), _CloseCode),
     }
 
 
 class _QuestionMarkdown(_ChatMarkdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **_ChatMarkdown.elements,
-        "fence": _ExactCode,
-        "code_block": _ExactCode,
+        **dict.fromkeys(("fence", "code_block"), _ExactCode),
     }
 
 
@@ -89,7 +88,7 @@ def render(
     """
     style = partial(_styled, width=width, colour=colour)
     lines = [style(f"[{heading}]", "bold cyan")] if heading else []
-    lines += [style(tool_line(tool), "dim") for tool in tools]
+    lines += [style(f"· {tool}", "dim") for tool in tools]
     text = without_controls(outgoing.text).strip("\n")
     match outgoing.kind:
         case "reply":
@@ -119,21 +118,28 @@ def _choices(choices: Sequence[Choice], *, alone: bool) -> str:
     return "\n".join(f"  {command:<{longest}}  {label}" for command, label in zip(typed, labels, strict=True))
 
 
-def tool_line(tool: str) -> str:
-    """Return a line about a tool, marked like every line that is not the answer."""
-    return f"· {tool}"
-
-
 def note(text: str, width: int, *, colour: bool = True) -> str:
     """Return a message of the console itself, dimmed, and an empty line."""
     return _styled(without_controls(text), "dim", width, colour=colour) + "\n"
 
 
-def tail(text: str, width: int, rows: int) -> str:
-    """Return the last *rows* lines of *text* as wrapped to *width* cells."""
-    recent = Text(text[-width * rows :].expandtabs(4))
-    lines = recent.wrap(_console(width, colour=False), width)
-    return "\n".join(line.plain.rstrip() for line in lines[-rows:])
+def draft(text: str, width: int, rows: int, *, tools: Sequence[str] = (), colour: bool = True) -> str:
+    """Return the last *rows* lines of what is still written, below the lines about *tools*.
+
+    The first lines of a block say what it is; those between are beyond the screen, and cost time.
+    """
+    lines = text.split("\n")
+    near = "\n".join(line[-width * rows :] for line in lines[:2] + lines[2:][-2 * rows :])
+    shown = "".join(_styled(f"· {tool}", "dim", width, colour=colour) for tool in tools[-rows:])
+    shown += _markdown(_ChatMarkdown, near, width, colour=colour) if text.strip() else ""
+    return "".join(shown.splitlines(keepends=True)[-rows:])
+
+
+def finished(text: str) -> int:
+    """Return how many characters of a growing text are in blocks that no further line changes."""
+    lines = text.split("\n")[:-1]
+    starts = [token.map[0] for token in _parsed("\n".join(lines)) if token.level == 0 and token.map]
+    return sum(len(line) + 1 for line in lines[: starts[-1]]) if starts else 0
 
 
 def _console(width: int, *, colour: bool) -> Console:
@@ -143,10 +149,6 @@ def _console(width: int, *, colour: bool) -> Console:
         force_terminal=True,
         color_system="standard" if colour else None,
         no_color=not colour,
-        force_jupyter=False,
-        legacy_windows=False,
-        highlight=False,
-        emoji=False,
     )
 
 
@@ -162,19 +164,22 @@ def _styled(text: str, style: str, width: int, *, colour: bool) -> str:
     return _printed(Text(text, style=style if colour else ""), width, colour=colour)
 
 
+def _parsed(text: str) -> list[Token]:
+    parser = MarkdownIt().enable(["strikethrough", "table"])
+    return with_model_forms(parser).parse(with_whole_rows(text))
+
+
 def _markdown(kind: type[_ChatMarkdown], text: str, width: int, *, colour: bool) -> str:
     if len(text) > MAX_MARKDOWN:
         return text + "\n"
     markdown = kind("", code_theme="ansi_dark", hyperlinks=False)
-    markdown.parsed = with_model_forms(MarkdownIt().enable(["strikethrough", "table"])).parse(
-        with_whole_rows(text)
-    )
+    markdown.parsed = _parsed(text)
     for token in markdown.parsed:
         if token.type == "html_block":
             token.type = "code_block"
         if token.type == "inline":
             token.children = list(_faithful(token.children or []))
-    return _printed(markdown, width, colour=colour)
+    return _printed(markdown, width, colour=colour).strip("\n") + "\n"
 
 
 def _faithful(tokens: Sequence[Token]) -> Iterator[Token]:

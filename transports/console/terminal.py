@@ -10,13 +10,14 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TextIO, assert_never
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application.current import get_app
@@ -26,7 +27,7 @@ from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_completions, has_focus, is_searching
-from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings
@@ -35,9 +36,19 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth, create_output
 from prompt_toolkit.patch_stdout import patch_stdout
 from rich.cells import set_cell_size
+from rich.filesize import decimal
 
 from threads.errors import StoreUnavailable, TransportRejected
-from threads.model import Attachment, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
+from threads.model import (
+    Attachment,
+    Incoming,
+    Outgoing,
+    Sink,
+    TextDelta,
+    ThreadId,
+    TurnEvent,
+    TurnSettled,
+)
 from transports.console import files, parse, render
 from transports.console.view import View
 
@@ -67,7 +78,7 @@ class Terminal:
         commands: Mapping[str, str],
         completions: Sequence[str],
         history_file: Path | None,
-        asked: Callable[[ThreadId, str], Awaitable[str]] | None,
+        asked: Callable[[ThreadId, str], str] | None,
         streams: tuple[TextIO | None, TextIO | None],
     ) -> None:
         self._asked = asked
@@ -79,6 +90,8 @@ class Terminal:
         """The last stop that was sent."""
         self._leaving = False
         self._printing = anyio.Lock()
+        self._tasks: TaskGroup | None = None
+        """Those of a conversation."""
         stdin, stdout = streams
         self._history = _History(history_file)
         self._prompt: PromptSession[str] = PromptSession(
@@ -104,7 +117,9 @@ class Terminal:
         async with unsent, anyio.create_task_group() as group:
             group.start_soon(self._send, unsent, sink)
             with self._unsent, patch_stdout(raw=True):
+                self._tasks = group
                 await self._converse()
+                self._tasks = None
             group.cancel_scope.deadline = anyio.current_time() + DRAIN_S
 
     async def post(self, outgoing: Outgoing) -> None:
@@ -113,10 +128,9 @@ class Terminal:
         heading = "" if name == self._view.current else name
         async with self._printing:
             lines = [*await self._question_of(outgoing), *self._view.take_tool_lines(name)]
-            text = f"{self._view.take_shown(name)}{outgoing.text}"
             draw = partial(
                 render.render,
-                replace(outgoing, text=text),
+                replace(outgoing, text=self._view.take_text(outgoing)),
                 self._width,
                 heading=heading,
                 tools=lines,
@@ -129,18 +143,30 @@ class Terminal:
                 self._view.threads[name].questions.add(outgoing.key)
             await self._print(text)
 
+    async def _print_finished(self) -> None:
+        """Print for good what no further text of the current thread's answer changes."""
+        async with self._printing:
+            live, name = self._view.thread.live, self._view.current
+            if live and (done := live.take_finished()):
+                post = Outgoing(parse.thread_id(name), "", done)
+                tools = self._view.take_tool_lines(name)
+                await self._print_own(render.render(post, self._width, tools=tools, colour=self._colour))
+
     async def _question_of(self, outgoing: Outgoing) -> list[str]:
         """Return the line above an answer to an earlier session, whose question is not on this screen."""
         if self._asked is None or outgoing.kind == "notice" or not outgoing.reply_to:
             return []
         if self._sender.sent(outgoing.reply_to):
             return []
-        asked = " ".join((await self._asked(outgoing.thread, outgoing.reply_to)).split())
+        text = await anyio.to_thread.run_sync(self._asked, outgoing.thread, outgoing.reply_to)
+        asked = " ".join(text.split())
         return [f"You asked: {asked[:MAX_QUOTED]}{'…' * (len(asked) > MAX_QUOTED)}"] if asked else []
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         self._view.threads[thread.root].apply(message_id, event, time.monotonic())
         self._take_dropped()
+        if self._tasks and (not isinstance(event, TextDelta) or "\n" in event.text):
+            self._tasks.start_soon(self._print_finished)
         self._prompt.app.invalidate()
 
     def _take_dropped(self) -> None:
@@ -178,6 +204,7 @@ class Terminal:
             case "switch":
                 self._view.switch_to(action.text)
                 self._take_dropped()
+                await self._print_finished()
             case "list":
                 await self._note(self._view.listing())
             case "attach":
@@ -204,8 +231,7 @@ class Terminal:
             await self._error(f"Not attached ({why}): {path}")
             return
         self._attachments.append(attachment)
-        size = files.format_size(attachment.size)
-        await self._note(f"{attachment.name} ({size}) goes with your next message.")
+        await self._note(f"{attachment.name} ({decimal(attachment.size)}) goes with your next message.")
 
     def _say(self, text: str) -> str:
         """Send a message, and return its id."""
@@ -244,12 +270,15 @@ class Terminal:
             if buffer.working_index == place:  # nothing newer in the history
                 buffer.start_completion(select_first=True)
 
+        @keys.add("escape", filter=at_prompt & ~has_completions)
         @keys.add("c-c", filter=~is_searching)
         @keys.add("<sigint>")
         def _interrupt(event: KeyPressEvent) -> None:
             thread = self._view.thread
             if thread.busy and self._stop not in thread.queued:
                 self._stop = self._say("/stop")
+            elif event.key_sequence[-1].key == Keys.Escape:
+                return
             elif event.app.current_buffer.text:
                 event.app.current_buffer.reset()
             elif self._leaving:
@@ -270,12 +299,9 @@ class Terminal:
         # What is drawn when the line is entered stays on the screen.
         if self._prompt.app.is_done:
             return prompt
-        draft = render.tail(self._view.draft, size.columns, rows)
-        left = rows - len(draft.splitlines())
-        lines = "\n".join(map(render.tool_line, self._view.thread.tool_lines))
-        tools = render.tail(lines, size.columns, left) if left else ""
-        above = [(style, f"{text}\n") for style, text in (("ansibrightblack", tools), ("", draft)) if text]
-        return [*above, *prompt]
+        tools = [*self._view.thread.tool_lines]
+        draft = render.draft(self._view.draft, size.columns, rows, tools=tools, colour=self._colour)
+        return [*to_formatted_text(ANSI(draft)), *prompt]
 
     def _is_command(self) -> bool:
         return self._prompt.default_buffer.text.startswith("/")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from threads.model import (
     Incoming,
+    Outgoing,
     QuestionClosed,
     StagesChanged,
     Taken,
@@ -22,13 +23,18 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
     TurnStarted,
+    UsageCounted,
     Waiting,
 )
 from transports.base.text import without_controls
+from transports.console.render import finished
 from transports.shared.live.activity import RunningTools, tool_label, waiting_words
 
 TAIL = 16_384
-"""Stored characters of a draft: more than any screen shows."""
+"""Stored characters of a draft: more than any screen shows. A block as long as that waits for the post."""
+
+STOPPED = "\n\n(Stopped here.)\n\n"
+BROKE_OFF = "What stands above broke off: the answer begins again."
 
 MAX_TOOL_LINES = 200
 """Stored lines about tools: more than the steps of any turn."""
@@ -38,34 +44,36 @@ MAX_TOOL_LINES = 200
 class LiveTurn:
     """A turn that runs. ``since`` and ``until`` are seconds of the caller's monotonic clock.
 
-    ``text`` is that of this step, which may be taken back; ``before`` is that of the steps before. ``stages`` are
-    those of a playbook.
+    ``text`` is that of this step, which may be taken back; ``before`` is that of the steps before. Neither has what
+    is ``printed`` for good, and ``printed`` is that of this step. ``stages`` are those of a playbook.
     """
 
     message_id: str
     since: float
     before: str = ""
     text: str = ""
+    printed: str = ""
     stages: str = ""
     tools: RunningTools = field(default_factory=RunningTools)
     waiting: Waiting | None = None
     until: float = 0.0
 
     def apply(self, event: TurnEvent, now: float) -> str:
-        """Note an event of this turn. Returns the line about a tool that has run, else an empty text."""
+        """Note an event of this turn. Returns a line that it leaves above the next post, or an empty text."""
         if not isinstance(event, TextReset | ToolFinished):
             self.waiting = None
         match event:
             case TextDelta(text):
                 self.text = (self.text + without_controls(text))[-TAIL:]
             case TextReset():
-                self.text = ""
+                above, self.text, self.printed = self.printed, "", ""
+                return BROKE_OFF if above else ""
             case StagesChanged():
                 self.stages = event.text
             case Waiting(seconds=seconds):
                 self.waiting, self.until = event, now + seconds
             case ToolStarted():
-                self.before, self.text = (self.before + self.text)[-TAIL:], ""
+                self.before, self.text, self.printed = _joined(self.before, self.text)[-TAIL:], "", ""
                 self.tools.started(event)
             case ToolFinished(ok=ok):
                 if known := self.tools.finished(event):
@@ -73,6 +81,20 @@ class LiveTurn:
             case _:
                 pass
         return ""
+
+    def take_finished(self) -> str:
+        """Return what no further text changes, once: it is printed for good."""
+        size = finished(self.text) if len(self.text) < TAIL else 0
+        done, self.text = self.text[:size], self.text[size:]
+        self.printed += done
+        before, self.before = self.before, ""
+        return _joined(before, done)
+
+    def rest(self, answer: str) -> str:
+        """Return what of an answer is not printed yet, above the notes that stand above all of it."""
+        printed = self.printed.strip()
+        notes, _, rest = without_controls(answer).partition(printed) if printed else ("", "", answer)
+        return _joined(rest, notes)
 
     def status(self, now: float) -> str:
         if self.waiting:
@@ -87,12 +109,14 @@ class ThreadView:
     """One thread. ``questions`` are the keys of those that are open.
 
     A stop gives back the ``dropped`` messages that waited. What was ``shown`` of an answer goes above the next post.
+    ``used`` is the model of the newest answer, and what that has cost.
     """
 
     live: LiveTurn | None = None
     queued: dict[str, Incoming] = field(default_factory=dict)
     dropped: list[Incoming] = field(default_factory=list)
     shown: str = ""
+    used: str = ""
     unread: int = 0
     tool_lines: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_TOOL_LINES))
     questions: set[str] = field(default_factory=set)
@@ -106,15 +130,19 @@ class ThreadView:
         match event:
             case Taken():
                 pass
+            case UsageCounted(model=model, cost_usd=cost):
+                self.used = f"{model}, ${cost:.4f}" if cost else model
             case QuestionClosed(key=key):
                 self.questions.discard(key)
             case TurnStarted():
                 self.live = LiveTurn(message_id, now)
                 self.queued.pop(message_id, None)
             case TurnSettled(outcome=outcome, shown=shown):
-                self.live = None if is_live else self.live
+                if self.live and is_live:
+                    shown = shown and _joined(self.live.before, self.live.text)
+                    self.live = None
                 self.questions.clear()
-                self.shown += shown
+                self.shown += f"{shown}{STOPPED}" if shown else ""
                 waited = self.queued.pop(message_id, None)
                 if waited and outcome == "stopped":
                     self.dropped.append(waited)
@@ -144,7 +172,7 @@ class View:
         """Note a printed post. If it is the *final* word on a message, the message's draft goes."""
         thread = self.threads[name]
         if final and thread.live and thread.live.message_id == reply_to:
-            thread.live.before = thread.live.text = thread.live.stages = ""
+            thread.live.before = thread.live.text = thread.live.printed = thread.live.stages = ""
         thread.unread += name != self.current
 
     def take_tool_lines(self, name: str) -> list[str]:
@@ -154,16 +182,18 @@ class View:
         lines.clear()
         return taken
 
-    def take_shown(self, name: str) -> str:
-        """Return what was shown of an answer that was stopped, once."""
-        shown, self.threads[name].shown = self.threads[name].shown, ""
-        return f"{shown}\n\n(Stopped here.)\n\n" if shown else ""
+    def take_text(self, outgoing: Outgoing) -> str:
+        """Return what to print of a post, below what was shown of an answer that was stopped, once."""
+        thread = self.threads[outgoing.thread.root]
+        text, thread.shown = thread.shown + outgoing.text, ""
+        is_answer = outgoing.kind == "reply" and thread.live and thread.live.message_id == outgoing.reply_to
+        return thread.live.rest(text) if thread.live and is_answer else text
 
     @property
     def draft(self) -> str:
         """The text of the current thread's answer so far."""
         live = self.thread.live
-        return "\n\n".join(filter(None, (live.stages, live.before + live.text))) if live else ""
+        return _joined(live.stages, live.before, live.text) if live else ""
 
     def status(self, now: float) -> str:
         """Return one line: the current thread and what it does, and the other threads with news."""
@@ -177,7 +207,7 @@ class View:
             parts.append(f"unread: {', '.join(unread)}")
         if busy := [name for name, thread in others if thread.busy]:
             parts.append(f"busy: {', '.join(busy)}")
-        return " | ".join(parts)
+        return " | ".join(filter(None, [*parts, self.thread.used]))
 
     def listing(self) -> str:
         """Return every thread of this session, one per line."""
@@ -187,6 +217,10 @@ class View:
             + (" (busy)" if thread.busy else "")
             for name, thread in sorted(self.threads.items())
         )
+
+
+def _joined(*texts: str) -> str:
+    return "\n\n".join(text.strip("\n") for text in texts if text.strip())
 
 
 def _one_line(text: str) -> str:

@@ -38,7 +38,7 @@ async def test_a_file_from_the_bot_is_kept_and_the_pipe_says_where(tmp_path):
         answers, notes = await piped.run(b"")
     kept = tmp_path / "attached" / "report.pdf"
     second = kept.with_name("report-2.pdf")
-    assert answers == f"File report.pdf (4 bytes): {kept}\nFile report.pdf (1.5 KB): {second}\n"
+    assert answers == f"File report.pdf (4 bytes): {kept}\nFile report.pdf (1.5 kB): {second}\n"
     assert (kept.read_bytes(), len(second.read_bytes())) == (b"%PDF", 1500)
     assert notes == ""
     assert kept.stat().st_mode & 0o777 == 0o600

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from tests.transports.console.script import PAGE
 from threads.model import Choice, Outgoing, ThreadId
-from transports.console.render import MAX_MARKDOWN, note, render, tail
+from transports.console.render import MAX_MARKDOWN, draft, finished, note, render
 
 MAIN = ThreadId("console", "local", "tty", "main")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -168,11 +168,48 @@ def test_a_text_too_long_to_lay_out_is_shown_as_it_is():
     ("text", "expected"),
     [
         ("", ""),
-        ("one two three", "one two\nthree"),
-        ("1\n2\n3\n4\n5", "3\n4\n5"),
-        ("漢字漢字漢字", "漢字漢\n字漢字"),
-        ("x" * 100, "xxxxxxx\nxxxxxxx\nxxxxxxx"),
+        ("one **two** three", "one two\nthree\n"),
+        ("1\n2\n3\n4\n5", "3\n4\n5\n"),
+        ("漢字漢字漢字", "漢字漢\n字漢字\n"),
+        ("x" * 100, "xxxxxxx\nxxxxxxx\nxxxxxxx\n"),
+        ("```py\n" + "*a*\n" * 100, " *a*\n *a*\n *a*\n"),
+        ("|a|b|\n|-|-|\n" + "|c|d|\n" * 100, " c  d\n c  d\n c  d\n"),
     ],
 )
-def test_the_tail_of_a_draft_is_its_last_rows(text, expected):
-    assert tail(text, 7, 3) == expected
+def test_a_draft_is_markdown_of_which_the_last_rows_are_drawn(text, expected):
+    assert draft(text, 7, 3, colour=False) == expected
+
+
+def test_a_draft_stands_below_the_tools_that_ran():
+    assert (
+        draft("an *answer*", 20, 3, tools=["one", "two", "three"], colour=False)
+        == "· two\n· three\nan answer\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "done"),
+    [
+        ("one\n\ntwo", ""),
+        ("one\n\ntwo\n", "one\n\n"),
+        ("one\n===\n", ""),
+        ("# one\ntwo\n", "# one\n"),
+        ("a | b\n", ""),
+        ("|a|b|\n|-|-|\n|c|d|\n\n", ""),
+        ("- one\n\n- two\n", ""),
+        ("one\n\n```\na\n\nb\n", "one\n\n"),
+        ("one\u2028\n\ntwo\n", "one\u2028\n\n"),
+    ],
+)
+def test_a_block_is_finished_when_no_further_line_can_change_it(text, done):
+    assert text[: finished(text)] == done
+
+
+def test_blocks_that_are_printed_one_by_one_look_as_they_do_together():
+    printed = rest = ""
+    for char in PAGE:
+        rest += char
+        printed, rest = printed + plain(rest[: finished(rest)] or "\n"), rest[finished(rest) :]
+    assert re.sub(r"\n{2,}", "\n\n", printed.lstrip("\n") + plain(rest)) == re.sub(
+        r"\n{3,}", "\n\n", plain(PAGE)
+    )

@@ -7,9 +7,10 @@ import pytest
 
 from tests.patience import WITHIN_S
 from tests.transports.console.consoles import at_terminal, terminal
-from threads.model import Outgoing, TextDelta
+from threads.model import Outgoing, TextDelta, TextReset
 from transports.console.parse import thread_id
 from transports.console.terminal import AGAIN
+from transports.console.view import BROKE_OFF
 
 CTRL_C, CTRL_D, DOWN, ESCAPE = "\x03", "\x04", "\x1b[B", "\x1b"
 
@@ -38,6 +39,34 @@ async def test_the_draft_streams_above_the_prompt_and_the_answer_takes_its_place
     await session.screen.shows("main> hold\n· One moment.\n\nheld to the end\n\nmain>")
     await session.screen.lacks("answering")
     assert "first partial" not in session.screen.text
+
+
+MAIN = thread_id("main")
+
+
+async def test_a_finished_block_is_printed_for_good_and_the_answer_adds_only_the_rest(session):
+    session.console.show(MAIN, "m", TextDelta("# Head\n\n- one\n- *two*\n\nThe **last** o"))
+    await session.screen.shows("Head\n\n • one\n • two\n\nThe last o\nmain>")
+    before = len(session.screen.raw)
+    text = "(A note.)\n\n# Head\n\n- one\n- *two*\n\nThe **last** one."
+    await session.console.post(Outgoing(MAIN, "k", text, reply_to="m"))
+    await session.screen.shows("Head\n\n • one\n • two\n\nThe last one.\n\n(A note.)\n\nmain>")
+    assert "Head" not in session.screen.raw[before:]
+
+
+async def test_an_answer_that_begins_again_says_so_below_what_is_printed(session):
+    for event in (TextDelta("one\n\ntw"), TextDelta("o\n"), None, TextReset(), TextDelta("1\n\n2\n")):
+        if event:
+            session.console.show(MAIN, "m", event)
+        else:
+            await session.screen.shows("one\n\ntwo\nmain>")
+    await session.screen.shows(f"one\n\n· {BROKE_OFF}\n1\n\n2\nmain>")
+
+
+async def test_what_is_finished_in_another_thread_is_printed_when_one_comes_there(session):
+    session.console.show(thread_id("work"), "m", TextDelta("one\n\ntwo\n"))
+    assert "one" not in session.screen.text
+    await session.enter("/thread work", "main> /thread work\none\n\ntwo\nwork>")
 
 
 async def test_what_is_typed_while_a_turn_runs_is_sent_and_no_copy_of_the_draft_stays(session):
@@ -84,6 +113,27 @@ async def test_ctrl_c_stops_the_turn_and_keeps_what_is_being_typed(session):
     await session.screen.shows("first partial\n\n(Stopped here.)\n\nStopped.\n\nmain> half a li")
     assert session.got == ["hold", "/stop"]
     await session.enter("ne", "You said: half a line")
+
+
+async def test_escape_closes_the_list_first_and_then_stops_the_turn_and_keeps_what_is_typed(session):
+    await session.enter("hold", "first partial")
+    session.keys.send_text("/st")
+    await session.screen.shows("/status\n")
+    session.keys.send_text(ESCAPE)
+    await session.screen.lacks("/status")
+    assert session.got == ["hold"]
+    session.keys.send_text(ESCAPE)
+    await session.screen.shows("(Stopped here.)\n\nStopped.\n\nmain> /st")
+    assert session.got == ["hold", "/stop"]
+
+
+async def test_escape_neither_clears_a_line_nor_leaves_where_nothing_runs(session):
+    session.keys.send_text("words" + ESCAPE + CTRL_C)
+    await session.screen.lacks("words")
+    session.keys.send_text(ESCAPE + CTRL_C)
+    await session.screen.shows(f"main> {AGAIN}")
+    assert not session.left.is_set()
+    assert session.got == []
 
 
 async def test_a_stop_gives_the_text_of_waiting_messages_back(session):
@@ -313,7 +363,7 @@ async def test_down_goes_on_through_the_history_from_an_earlier_command(session)
 
 
 async def test_an_answer_to_an_earlier_session_stands_below_its_question():
-    async def asked(thread, message_id):
+    def asked(thread, message_id):
         return {"s0.7": "what\nis it?"}.get(message_id, "") if thread == thread_id("main") else ""
 
     async with at_terminal(asked=asked) as session:

@@ -3,19 +3,24 @@ from math import inf
 import pytest
 
 from threads.model import (
+    Outgoing,
     QuestionClosed,
     Resumed,
     StagesChanged,
     StageShown,
     TextDelta,
     TextReset,
+    ThreadId,
     ToolFinished,
     ToolStarted,
     TurnSettled,
     TurnStarted,
+    UsageCounted,
     Waiting,
 )
 from transports.console.view import MAX_TOOL_LINES, TAIL, View
+
+MAIN = ThreadId("console", "local", "tty", "main")
 
 
 def stages(*states):
@@ -58,6 +63,19 @@ def after(*events, view=None, name="main", message_id="m1", now=0.0):
 def test_events_become_a_draft_and_a_status_line(events, text, line):
     view = after(*events)
     assert (view.draft, view.status(3.0)) == (text, line)
+
+
+@pytest.mark.parametrize(
+    ("cost", "used"),
+    [(0.01234, "a/b, $0.0123"), (0.0, "a/b"), (None, "a/b")],
+    ids=["known", "free", "unknown"],
+)
+def test_the_line_ends_with_the_model_of_the_newest_answer_and_its_cost(cost, used):
+    view = after(TurnStarted(), UsageCounted("a/b", 10, 0.0, cost))
+    assert view.status(3.0) == f"main | thinking… 3 s | {used}"
+    assert after(TurnSettled("answered"), view=view).status(3.0) == f"main | {used}"
+    view.switch_to("work")
+    assert view.status(3.0) == "work"
 
 
 def test_a_tool_that_ran_leaves_a_line_for_the_next_post_of_its_thread():
@@ -130,6 +148,25 @@ def test_another_thread_shows_as_busy_and_unread_until_it_is_visited():
     assert (view.draft, view.status(0)) == ("", "work")
     view.switch_to("main")
     assert view.status(0) == "main"
+
+
+def test_what_is_printed_for_good_is_not_in_the_draft_and_a_stop_or_an_answer_does_not_repeat_it():
+    view = after(TurnStarted(), TextDelta("first"), ToolStarted("x"), TextDelta("one\n\ntwo\n"))
+    assert view.thread.live.take_finished() == "first\n\none"
+    assert view.draft == "two"
+    assert view.take_text(Outgoing(MAIN, "k", "one\n\ntwo\n\n3", "notice", "m1")) == "one\n\ntwo\n\n3"
+    assert (
+        view.take_text(Outgoing(MAIN, "k", "A note.\n\none\n\ntwo\n3", reply_to="m1")) == "two\n3\n\nA note."
+    )
+    assert view.take_text(Outgoing(MAIN, "k", "else", reply_to="m1")) == "else"
+    after(TurnSettled("stopped", shown="first\n\none\n\ntwo"), view=view)
+    assert view.take_text(Outgoing(MAIN, "k", "Stopped.")) == "two\n\n(Stopped here.)\n\nStopped."
+
+
+def test_a_block_that_is_longer_than_what_is_stored_waits_for_the_answer():
+    view = after(TurnStarted(), TextDelta("one\n\n" + "x" * TAIL), TextDelta("\n\nthree\n"))
+    assert view.thread.live.take_finished() == ""
+    assert view.take_text(Outgoing(MAIN, "k", "all of it", reply_to="m1")) == "all of it"
 
 
 def test_only_the_tail_of_a_long_draft_is_stored():
