@@ -5,6 +5,7 @@ Every name on disk is made by us; a person's own name for a file is only data. A
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -22,6 +23,8 @@ from threads.store.attachments import safe_name, unavailable
 from threads.store.data_folder import plain
 from threads.store.disk import Offload
 from transports.base.text import digest
+
+log = logging.getLogger(__name__)
 
 CHUNK = 64 * 1024
 KEPT_S = 24 * 3600.0
@@ -132,13 +135,17 @@ class Files:
         return PostedFile(message_id, safe_name(name), size, stored)
 
     async def keep_picture(self, thread: ThreadId, message_id: str, sent: Attachment) -> PostedFile | None:
-        """Keep a file that a person sent for the pages of the thread, if it is a picture. Raises OSError."""
+        """Keep a file that a person sent for the pages of the thread, if it is a picture and there is room."""
         source = self._sent / plain(thread.channel) / sent.id
         folder = self._posted / plain(thread.channel) / plain(thread.root)
         stored = f"{plain(message_id)}~sent{digest(sent.id)}~{safe_name(sent.name)}"
-        if not await self._offload(picture_type, source):
+        try:
+            if not await self._offload(picture_type, source):
+                return None
+            await self._offload(_link, source, folder, stored)
+        except OSError as error:  # the message goes out without it
+            log.warning("web.picture_not_kept: %s", error)
             return None
-        await self._offload(_link, source, folder, stored)
         return PostedFile(message_id, safe_name(sent.name), sent.size or 0, stored)
 
     async def posted(self, thread: ThreadId) -> list[PostedFile]:
@@ -198,8 +205,12 @@ def picture_type(path: Path) -> str:
 
 def _link(file: Path, folder: Path, stored: str) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(FileExistsError):  # the message is sent once more
+    try:
         (folder / stored).hardlink_to(file)
+    except FileExistsError:
+        return  # the message is sent once more
+    except OSError:  # a file system without links
+        _copy(file, folder, stored)
 
 
 def _list(folder: Path) -> list[PostedFile]:

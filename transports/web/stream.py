@@ -31,8 +31,8 @@ PACE_S, WRITES_PER_S = 0.04, 1_000
 The first text goes out at once. What comes meanwhile goes out together, after that time.
 """
 
-SHARE = 10
-"""Of the time between two writes, the reading of the text as Markdown takes at most one part in so many."""
+SHARE, SHARE_OF_ALL = 10, 4
+"""Reading text as Markdown takes at most a tenth of the time of one page, and a quarter of that of all together."""
 
 PING_S = 20.0
 """Seconds of silence after which a line without meaning goes out, so that a dead connection is noticed."""
@@ -73,8 +73,9 @@ class Stream:
         self._ended = False
 
     @property
-    def _cost_s(self) -> float:
-        return self._feed.cost_s if self._feed else 0.0
+    def _pace_s(self) -> float:
+        pages, cost_s = len(self._streams), self._feed.cost_s if self._feed else 0.0
+        return max(PACE_S, pages / WRITES_PER_S, cost_s * max(SHARE, SHARE_OF_ALL * pages))
 
     def end(self) -> None:
         """End the stream: the bot stops."""
@@ -116,7 +117,7 @@ class Stream:
             if lines := await self._lines():
                 yield _chunk(lines, self._seen)
                 if lines[-1].startswith(_DRAFT):
-                    await anyio.sleep(max(PACE_S, len(self._streams) / WRITES_PER_S, self._cost_s * SHARE))
+                    await anyio.sleep(self._pace_s)
                 else:
                     await anyio.lowlevel.checkpoint()
                 continue

@@ -1,6 +1,7 @@
 """Talking on the page: a real bot, its HTTP server on loopback, and events as a browser reads them."""
 
 import uuid
+from pathlib import Path
 
 import anyio
 import pytest
@@ -190,6 +191,33 @@ async def test_a_message_that_is_answered_can_be_deleted_until_it_has_an_outcome
         assert (await ann.post("/api/delete", json={"id": asked, "thread": thread})).status_code == 202
         await events.until("settled", id=asked, outcome="withdrawn")
         assert (await ann.post("/api/delete", json={"id": asked, "thread": thread})).status_code == 409
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["no links", "no links, and full"])
+async def test_a_picture_is_kept_where_files_have_no_links_and_is_left_out_where_there_is_no_room(
+    tmp_path, monkeypatch, full
+):
+    def refused(*_):
+        raise OSError(28, "no")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    if full:
+        monkeypatch.setattr("transports.web.files.copyfileobj", refused)
+    png = b"\x89PNG\r\n\x1a\n" + b"x" * 20
+    async with visiting(tmp_path) as ann, ann.events(thread := new()) as events:
+        sent = (await ann.post("/api/files", params={"name": "a.png"}, content=png)).json()
+        message = await ann.say("look", thread, files=[{"id": sent["id"], "name": "a.png"}])
+        await events.until("settled", id=message, outcome="answered")
+        page = await shown_pictures(ann, thread)
+        assert len(page) == (0 if full else 1)
+        for address in page:
+            assert (await ann.get(address, params={"picture": ""})).content == png
+
+
+async def shown_pictures(visitor, thread):
+    async with visitor.events(thread) as events:
+        await events.until("snapshot")
+        return {one["address"] for one in events.seen if one["op"] == "picture"}
 
 
 async def test_a_stop_keeps_what_was_shown_of_the_answer(tmp_path):
