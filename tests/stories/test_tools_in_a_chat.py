@@ -53,7 +53,12 @@ class Window:
         """Type a line and wait for what should follow it, but for lines about tools, and for the next prompt."""
         self.type(f"{line}\r")
         said = re.compile(rf"main> {re.escape(line)}\n{answer}(?s:.*)\nmain>", re.MULTILINE)
-        await self.screen.until(lambda: said.search(RAN.sub("", self.screen.text)) is not None, said.pattern)
+
+        def is_said() -> bool:  # and not still written, above the prompt
+            text = RAN.sub("", self.screen.text)
+            return said.search(text) is not None and "…" not in text.rpartition("\nmain | ")[2]
+
+        await self.screen.until(is_said, said.pattern)
 
     async def watch(self) -> None:
         await show(self.master, self.screen)

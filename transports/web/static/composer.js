@@ -170,7 +170,8 @@ function attach(list) {
       continue;
     }
     const one = { name: file.name, left: el("progress", { max: "1", value: "0", "aria-label": `Sending ${file.name}` }) };
-    one.taken = uploading.then(() => upload(file, (part) => { one.left.value = part; }))
+    const progress = (part) => { one.left.value = part; };
+    one.taken = uploading.then(() => ask(`/api/files?name=${param(file.name)}`, { method: "POST", body: file, progress }))
       .then(({ id, name: taken }) => ({ id: one.id = id, name: one.name = taken }));
     uploading = one.taken.catch((error) => {
       one.failed = true;
@@ -183,7 +184,6 @@ function attach(list) {
   showFiles();
 }
 
-// A small picture, drawn here: nothing of it is fetched.
 async function preview(one, file) {
   if (!/^image\/(png|jpeg|gif|webp)$/.test(file.type)) return;
   const bitmap = await createImageBitmap(file, { resizeHeight: 72 }).catch(() => null);

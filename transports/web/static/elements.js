@@ -15,7 +15,6 @@ function el(tag, attributes = {}, ...children) {
   return element;
 }
 
-// An icon of the page's own sheet.
 function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
   const use = svg.appendChild(document.createElementNS(SVG, "use"));
@@ -24,6 +23,8 @@ function icon(name) {
   use.setAttribute("href", `#i-${name}`);
   return svg;
 }
+
+const button = (click, ...inside) => el("button", { type: "button", class: "quiet", click }, ...inside);
 
 // A button that shows an icon; its name is read out, and shown to a mouse.
 function iconButton(name, label, click) {

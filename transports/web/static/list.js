@@ -15,7 +15,6 @@ const SAID = { title: ["Renamed."], pinned: ["Not pinned.", "Pinned."], archived
 
 const get = (query) => call(`/api/threads${query}`, undefined, "GET");
 const row = (one) => $("list").querySelector(`[data-thread="${one}"]`);
-const button = (click, ...inside) => el("button", { type: "button", class: "quiet", click }, ...inside);
 const has = (list, wanted) => list.some(({ thread: one }) => one === wanted);
 
 // What nobody pressed a button for leaves what the page has said.
@@ -114,7 +113,8 @@ function item(one) {
     el("span", { class: "words", dir: "auto" }, words), one.text ? el("span", { class: "line", dir: "auto" }, ...marked(one.text)) : null,
   );
   const spoken = state ? el("span", { class: "visually-hidden" }, one.asks ? " (asks you)" : " (working)") : null;
-  const more = el("button", { type: "button", class: "quiet more", "aria-label": `More about ${words}`, click: () => showActions(one, more) }, icon("ellipsis"));
+  const more = iconButton("ellipsis", `More about ${words}`, () => showActions(one, more));
+  more.classList.add("more");
   return el("li", { class: state, "data-thread": one.thread }, link, spoken, more);
 }
 

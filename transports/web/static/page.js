@@ -169,7 +169,6 @@ const loadEarlier = () => quietly(async () => {
   if (mine === root) keepFocus(() => thread.prepend(events));
 }, $("earlier"));
 
-// It comes by itself as one scrolls up to it.
 let near = false;
 let top_ = 0;
 new IntersectionObserver(([seen]) => { near = seen.isIntersecting; }, { root: $("log"), rootMargin: "400px 0px" }).observe($("earlier"));
@@ -179,7 +178,6 @@ on("log", "scroll", () => {
   if (isUp && near && thread.earlier) loadEarlier();
 });
 
-// Goes to the message that a search found.
 async function seek() {
   const mine = sought;
   for (let tries = 0; sought === mine && tries < MOST_TRIES; tries += 1) {
@@ -194,7 +192,6 @@ async function seek() {
   }
 }
 
-// What a button of the page does, by its key as well.
 const KEYS = {
   "?": () => $("shortcuts").showModal(),
   n: () => open(""),

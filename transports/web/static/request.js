@@ -10,36 +10,27 @@ const MOST_BYTES = Number(meta("most-bytes"));
 const RETRY_MS = 1500;
 const COMMANDS = [...$("commands").options].map((option) => ({ usage: option.value, meaning: option.textContent }));
 
-async function call(path, body, method = "POST") {
-  const json = { "Content-Type": "application/json" };
-  return ask(path, { method, headers: json, body: body === undefined ? undefined : JSON.stringify(body) });
-}
+const call = (path, body, method = "POST") => ask(path, { method, body: body && JSON.stringify(body), type: "application/json" });
 
-// Sends a file, and tells how much of it has gone, from 0 to 1.
-function upload(file, progress) {
+// Returns the answer. ``progress`` is called with the part of the body that has gone, from 0 to 1.
+function ask(path, { method, body, type, progress }) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", `/api/files?name=${param(file.name)}`);
+    request.open(method, path);
     request.setRequestHeader("X-Threadfast-Token", TOKEN);
+    if (type) request.setRequestHeader("Content-Type", type);
     request.responseType = "json";
-    request.upload.onprogress = (event) => progress(event.loaded / (event.total || 1));
+    if (progress) request.upload.onprogress = (event) => progress(event.loaded / (event.total || 1));
     request.onerror = () => reject(new TypeError("no answer"));
     request.onload = () => {
-      if (request.status === 200 && request.response) resolve(request.response);
-      else if (request.status === 401) over();
-      reject(new Error(request.response?.error || "The bot did not take this. Try again."));
+      const { status, response } = request;
+      reached();
+      if (status < 300 && response) return resolve(response);
+      if (status === 401) over();
+      reject(Object.assign(new Error(response?.error || "The bot did not take this. Try again."), { status }));
     };
-    request.send(file);
+    request.send(body);
   });
-}
-
-async function ask(path, options) {
-  const answer = await fetch(path, { ...options, headers: { ...options.headers, "X-Threadfast-Token": TOKEN } });
-  const value = await answer.json().catch(() => null);
-  reached();
-  if (answer.ok && value) return value;
-  if (answer.status === 401) over();
-  throw Object.assign(new Error(value?.error || "The bot did not take this. Try again."), { status: answer.status });
 }
 
 function fault(error) {

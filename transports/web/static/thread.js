@@ -19,7 +19,6 @@ const SIGNS = { waiting: "waits", running: "answering" };
 
 const PICTURE = /\.(png|jpe?g|gif|webp)$/i;
 
-// A picture of the thread's own, small; a press opens it whole.
 function picture({ address, name }) {
   const image = el("img", { src: `${address}?picture`, alt: name, loading: "lazy" });
   const link = el("a", { class: "picture", href: `${address}?picture`, target: "_blank" }, image);
@@ -249,7 +248,6 @@ class Message {
     this.regenerate.hidden = !this.isOver;
   }
 
-  // Whether it can still be edited or deleted.
   get waits() { return this.state === "waiting" && this.text != null && this.at; }
 
   get busy() { return this.state === "waiting" || this.state === "running"; }
@@ -291,7 +289,6 @@ class Thread {
     this.showEarlier(0);
   }
 
-  // So many messages are not here.
   showEarlier(count) {
     this.earlier = count;
     this.button.textContent = `Load earlier messages (${count.toLocaleString()} more)`;
@@ -372,10 +369,8 @@ class Thread {
 
   get busy() { return [...this.messages.values()].some((message) => message.busy); }
 
-  // How many questions are open.
   get asks() { return this.list.querySelectorAll(".asks").length; }
 
-  // The last message, if it can be edited.
   get lastOwn() {
     const last = [...this.messages.values()].at(-1);
     return last?.waits || last?.isOver ? last : null;
