@@ -30,6 +30,7 @@ ROWS, COLUMNS = 50, 120
 RAN = re.compile(
     r"^· (reading|writing|editing|looking through|attaching|running|using|remembering) .*\n", re.MULTILINE
 )
+IDLE = re.compile(r"^main \| (waiting: a decision on what I may do \| )?offline/demo$", re.MULTILINE)
 MAIN = ThreadId("console", "local", "tty", "main")
 TOOLS = ["files", "shell", "memory"]
 
@@ -56,7 +57,7 @@ class Window:
 
         def is_said() -> bool:  # and not still written, above the prompt
             text = RAN.sub("", self.screen.text)
-            return said.search(text) is not None and "…" not in text.rpartition("\nmain | ")[2]
+            return said.search(text) is not None and IDLE.search(text) is not None
 
         await self.screen.until(is_said, said.pattern)
 

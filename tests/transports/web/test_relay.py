@@ -147,10 +147,14 @@ async def test_a_list_elsewhere_shows_what_is_busy(two):
     begin(b)
     Reader(a)
     await settle()
-    assert (await a.list_threads(ANN))["threads"] == [{"thread": "t", "title": "hi", "busy": True, "asks": False}]
+    assert (await a.list_threads(ANN))["threads"] == [
+        {"thread": "t", "title": "hi", "busy": True, "asks": False}
+    ]
     b.show(THREAD, "m1", TurnSettled("stopped"))
     await settle()
-    assert (await a.list_threads(ANN))["threads"] == [{"thread": "t", "title": "hi", "busy": False, "asks": False}]
+    assert (await a.list_threads(ANN))["threads"] == [
+        {"thread": "t", "title": "hi", "busy": False, "asks": False}
+    ]
 
 
 async def test_what_the_wire_lost_is_asked_for_again_once_that_is_noticed(two, wire):
