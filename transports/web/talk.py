@@ -52,7 +52,7 @@ from transports.web.sessions import Person
 from transports.web.stream import Stream
 from transports.web.thread_list import NOTHING, OpenNotes, ThreadNotes, Wanted, shown
 
-LAST_MESSAGES = 100
+LAST_MESSAGES = 50
 """Messages of a thread's log that a page is shown at once."""
 
 MOST_WORDS = 8
