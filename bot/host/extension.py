@@ -189,9 +189,8 @@ class Running:
 class TransportHost:
     """What a transport is made of. ``name`` is what the settings call it, and ``given`` its part of them.
 
-    ``models`` are those that a thread may choose. ``count_unread`` counts what people see and the bot cannot read, by
-    its kind. ``status`` and ``events`` are those of this process. ``on_open``, if somebody started the program by
-    hand, is called with a link to what is served. ``agents`` returns what answers turns, once a transport is served.
+    A thread may choose one of ``models``. ``count_unread`` counts by kind what people see and the bot cannot read.
+    ``on_open``, if somebody started the program by hand, gets a link. ``agents`` answer turns, once it is served.
     """
 
     name: str

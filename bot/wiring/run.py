@@ -93,15 +93,20 @@ async def serve_until_stopped(
         others = {path: page for sink in sinks for path, page in sink.pages.items()}
         current = CurrentSettings(settings)
         host = partial(
-            TransportHost, current=current, environ=environ, status=status, events=events, on_open=on_open
+            TransportHost,
+            current=current,
+            environ=environ,
+            status=status,
+            events=events,
+            on_open=on_open,
+            agents=lambda: answering[-1] if answering else None,
         )
-        host = partial(host, agents=lambda: answering[-1] if answering else None)
         complete = complete or partial(completed, settings, model)
         await serve(
             settings,
             environ,
             model=model,
-            make_transports=partial(_transports, host, model, observing.unread),
+            make_transports=partial(_transports, host, settings, model, observing.unread),
             on_agents=answering.append,
             watch=partial(watch, others=others),
             observing=observing,
@@ -120,9 +125,12 @@ def _nothing_named() -> str:
 
 
 def _transports(
-    host: partial[TransportHost], model: str, count_unread: Callable[[str, str], None], storage: Storage
+    host: partial[TransportHost],
+    settings: Settings,
+    model: str,
+    count_unread: Callable[[str, str], None],
+    storage: Storage,
 ) -> Sequence[Transport]:
-    settings = host.keywords["current"].settings
     kinds, models = transport_kinds(settings), offered(settings, model)
     return [
         kinds[given.kind].open(

@@ -40,6 +40,9 @@ _ATTRIBUTES = (
     "accent columnalign columnspacing depth display displaystyle fence form height linethickness lspace maxsize "
     "minsize notation rowlines rowspacing scriptlevel stretchy voffset width"
 )
+MOST_MISSES = 200
+"""Signs in one text that begin no formula, after which no more are looked at: each may cost the longest formula."""
+
 TAGS: Final = frozenset(_TAGS.split())
 ATTRIBUTES: Final = frozenset(_ATTRIBUTES.split())
 
@@ -71,16 +74,27 @@ def _block(state: StateBlock, first: int, end: int, silent: bool) -> bool:
         return False
     begin = state.bMarks[first] + state.tShift[first]
     opening = state.src[begin : begin + 2]
-    if opening not in ("$$", "\\["):
+    if opening not in ("$$", "\\[") or _gave_up(state):
         return False
     last = min(end, first + LINES) - 1
     for number in range(first, last + 1):
         text = _line(state, number)[2 if number == first else 0 :].rstrip()
         if not text and number > first:
-            return False
+            return _missed(state)
         if text.endswith(_ENDS[opening]):
             return silent or _push(state, opening, first, number)
-    return last == state.lineMax - 1 and "live" in state.env and (silent or _push(state, "", first, last))
+    if last == state.lineMax - 1 and "live" in state.env:
+        return silent or _push(state, "", first, last)
+    return _missed(state)
+
+
+def _gave_up(state: StateBlock | StateInline) -> bool:
+    return bool(state.env.get("misses", 0) >= MOST_MISSES)
+
+
+def _missed(state: StateBlock | StateInline) -> bool:
+    state.env["misses"] = state.env.get("misses", 0) + 1
+    return False
 
 
 def _push(state: StateBlock, opening: str, first: int, last: int) -> bool:
@@ -97,11 +111,12 @@ def _line(state: StateBlock, number: int) -> str:
 
 
 def _inline(state: StateInline, silent: bool) -> bool:
-    if state.src[state.pos] not in "$\\":
+    opens = state.src[state.pos] == "$" or state.src.startswith(("\\[", "\\("), state.pos)
+    if not opens or _gave_up(state):
         return False
     found = _INLINE.match(state.src, state.pos, min(state.posMax, state.pos + LONGEST + 4))
     if found is None:
-        return False
+        return _missed(state)
     content = str(found[found.lastgroup or 0])
     if found.lastgroup == "s" and not _SIGNS.search(content):
         return False

@@ -29,6 +29,7 @@ class LiveMarkdown:
     _all: str = ""
     _read: int = 0
     _start: int = 0
+    _plain: bool = False
     _done: list[Node] = field(default_factory=list)
     _last: list[Node] = field(default_factory=list)
     _reading: Reading = field(default_factory=Reading)
@@ -69,9 +70,11 @@ class LiveMarkdown:
         return [node for _, node in blocks(finished, self._reading)] if first else []
 
     def _go_on_plain(self, new: str) -> list[Change]:
-        size, was_plain = len(self.nodes), self._start == len(self._all) - len(new)
-        self._start, self._done, self._last = len(self._all), plain(self._all), []
-        return [[[0], 1, new, []]] if was_plain and size else [[[], 0, "", self._done]]
+        self._done, self._last = plain(self._all), []
+        if self._plain:
+            return [[[0], 1, new, []]]
+        self._plain = True
+        return [[[], 0, "", self._done]]
 
 
 def _is_code(node: Node) -> bool:

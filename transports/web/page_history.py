@@ -6,8 +6,6 @@ import tempfile
 import threading
 from collections.abc import Container, Mapping, Sequence
 from contextlib import closing
-from itertools import islice
-from operator import attrgetter
 from time import monotonic
 from typing import IO
 
@@ -26,13 +24,11 @@ from bot.store.reader import Reader, Thread
 from bot.tools.labels import tool_finished, tool_started
 from threads.log import LogEntry, entry_adapter
 from threads.model import ThreadId, ToolFinished, ToolStarted
-from transports.shared.buttons import is_control, is_press
+from transports.shared.buttons import is_press
 from transports.web.events import Past
 from transports.web.feed import TITLE, Event
+from transports.web.first_message import first_message
 from transports.web.talk import Choose, NoSuchThread
-
-FIRST_ENTRIES = 60
-"""Entries at the beginning of a log that are searched for a title."""
 
 MOST_TITLES = 5_000
 
@@ -88,11 +84,8 @@ class ThreadHistory:
         """Return the first words of a thread."""
         with self._reading:
             if thread.name not in self._titles:
-                begin = islice(entries(reader, thread, Damage()), FIRST_ENTRIES)
-                said = [one for one in begin if one.kind == "message" and not is_control(one.text)]
-                if not said:
+                if (first := first_message(entries(reader, thread, Damage()))) is None:
                     return ""
-                first = min(said, key=attrgetter("at"))  # a log has messages by when they ended
                 self._titles[thread.name] = " ".join(first.text.split())[:TITLE]
             return self._titles[thread.name]
 

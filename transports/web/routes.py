@@ -29,15 +29,14 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, TypeVar
+from typing import Protocol
 from urllib.parse import quote
 
 import anyio.to_thread
 import jinja2
 from lucide.jinja import lucide
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
+from pydantic import JsonValue
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
@@ -59,18 +58,30 @@ from threads.errors import StoreUnavailable
 from threads.model import ThreadId
 from transports.shared.buttons import is_control
 from transports.web.address import Address
+from transports.web.bodies import (
+    CURSOR,
+    ROOT,
+    AgainBody,
+    CodeBody,
+    DeleteBody,
+    EditBody,
+    FeedbackBody,
+    LinkBody,
+    MessageBody,
+    SaidBody,
+    read_body,
+)
 from transports.web.colours import Colours
 from transports.web.files import TooLarge, TooMany, picture_type
 from transports.web.sessions import Person, Sessions
 from transports.web.stream import Stream
 from transports.web.talk import NoSuchThread, StillRunning, Talk, TooManyStreams, TurnBegan, UnknownFile
-from transports.web.thread_list import MOST_NOTES, ThreadDeleted, TooManyNotes, Wanted, one_line
+from transports.web.thread_list import MOST_NOTES, ThreadDeleted, TooManyNotes, Wanted
 
 log = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
 TOKEN = "x-threadfast-token"  # noqa: S105 - the name of a header
-LONGEST_TEXT = 200_000
 LONGEST_SEARCH = 200
 
 EXPORTS = {"md": "text/markdown", "html": "text/html"}
@@ -105,88 +116,7 @@ PICTURE = {
     "Cache-Control": "private, max-age=86400, immutable",
 }
 
-Id = Annotated[str, StringConstraints(pattern=r"^[a-f0-9][a-f0-9-]{7,63}$")]
-ROOT = re.compile(r"[A-Za-z0-9._-]{1,100}")
-CURSOR = re.compile(rf"([0-9]{{1,12}}\.[0-9]{{1,12}}:{ROOT.pattern})?")
-Root = Annotated[str, StringConstraints(pattern=f"^{ROOT.pattern}$")]
 Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class _Link(_Body):
-    """``sure``: the person wants to leave the session of somebody else."""
-
-    link: Annotated[str, Field(max_length=2_000)]
-    sure: bool = False
-
-
-class _SentFile(_Body):
-    id: Annotated[str, Field(max_length=64)]
-    name: Annotated[str, Field(max_length=1_000)]
-
-
-class _Message(_Body):
-    id: Id
-    thread: Root
-    text: Annotated[str, Field(max_length=LONGEST_TEXT)]
-    files: Annotated[tuple[_SentFile, ...], Field(max_length=20, strict=False)] = ()
-
-
-class _Edit(_Body):
-    id: Id
-    thread: Root
-    text: Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
-
-
-class _Again(_Body):
-    """``message`` is the id of the replaced one. ``text`` is its own, or another."""
-
-    id: Id
-    thread: Root
-    message: Id
-    text: Annotated[str, Field(max_length=LONGEST_TEXT)]
-
-
-class _Delete(_Body):
-    id: Id
-    thread: Root
-
-
-class _Feedback(_Body):
-    id: Id
-    thread: Root
-    post: Annotated[str, Field(max_length=200)]
-    verdict: Literal["up", "down"]
-
-
-class _Code(_Body):
-    language: Annotated[str, Field(max_length=30)]
-    code: Annotated[str, Field(max_length=LONGEST_TEXT)]
-
-
-class _Said(_Body):
-    """What a person says of a thread; a blank title gives it its first words back."""
-
-    thread: Root
-    title: Annotated[str, Field(max_length=1_000)] | None = None
-    pinned: bool | None = None
-    archived: bool | None = None
-    deleted: bool | None = None
-
-    def changes(self) -> dict[str, str | bool]:
-        """Return the changes of a `transports.web.thread_list.ThreadNote`."""
-        said: dict[str, str | bool] = self.model_dump(include={"pinned", "archived"}, exclude_none=True)
-        if self.title is not None:
-            said |= {"title": (title := one_line(self.title)), "named": bool(title)}
-        if self.deleted is not None:
-            said["deleted_at"] = datetime.now(UTC).isoformat(timespec="seconds") if self.deleted else ""
-        return said
-
-
-B = TypeVar("B", bound=_Body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +243,7 @@ class Routes:
         return HTMLResponse(page)
 
     async def _enter(self, request: Request) -> Response:
-        given = await _body(request, _Link)
+        given = await read_body(request, LinkBody)
         now, next_one = self._person(request), self._sessions.person_of(given.link)
         if now and next_one and now.id != next_one.id and not given.sure:
             raise HTTPException(409, f"This browser is {now.id}'s, and the link is for {next_one.id}.")
@@ -374,7 +304,7 @@ class Routes:
         return JSONResponse(await self._talk.list_threads(person, wanted))
 
     async def _say_of(self, request: Request, person: Person) -> Response:
-        given = await _body(request, _Said)
+        given = await read_body(request, SaidBody)
         await self._talk.say_of(person, given.thread, given.changes())
         return JSONResponse({"ok": True})
 
@@ -397,30 +327,30 @@ class Routes:
         return JSONResponse(await self._about.list_models(self._talk.thread(person, thread)))
 
     async def _send(self, request: Request, person: Person) -> Response:
-        given = await _body(request, _Message)
+        given = await read_body(request, MessageBody)
         files = [(file.id, file.name) for file in given.files]
         await self._talk.send(person, given.thread, given.id, given.text, files)
         return JSONResponse({"ok": True}, 202)
 
     async def _edit(self, request: Request, person: Person) -> Response:
-        given = await _body(request, _Edit)
+        given = await read_body(request, EditBody)
         await self._talk.edit(person, given.thread, given.id, given.text)
         return JSONResponse({"ok": True}, 202)
 
     async def _again(self, request: Request, person: Person) -> Response:
-        given = await _body(request, _Again)
+        given = await read_body(request, AgainBody)
         if is_control(given.text):
             raise HTTPException(422, "A command cannot take the place of a message. Send it by itself.")
         await self._talk.again(person, given.thread, given.id, given.message, given.text)
         return JSONResponse({"ok": True}, 202)
 
     async def _delete(self, request: Request, person: Person) -> Response:
-        given = await _body(request, _Delete)
+        given = await read_body(request, DeleteBody)
         await self._talk.delete(person, given.thread, given.id)
         return JSONResponse({"ok": True}, 202)
 
     async def _feedback(self, request: Request, person: Person) -> Response:
-        given = await _body(request, _Feedback)
+        given = await read_body(request, FeedbackBody)
         await self._talk.feedback(person, given.thread, given.id, given.post, given.verdict)
         return JSONResponse({"ok": True}, 202)
 
@@ -439,7 +369,7 @@ class Routes:
         return JSONResponse({"id": file.id, "name": file.name, "size": file.size})
 
     async def _colour(self, request: Request, _: Person) -> Response:
-        given = await _body(request, _Code)
+        given = await read_body(request, CodeBody)
         return JSONResponse({"parts": await self.colours.of(given.language, given.code)})
 
     async def _file(self, request: Request, person: Person) -> Response:
@@ -492,18 +422,6 @@ def _root(given: str) -> str:
     if not ROOT.fullmatch(given):
         raise HTTPException(404, "There is no such thread here.")
     return given
-
-
-async def _body(request: Request, shape: type[B]) -> B:
-    try:
-        if not request.headers.get("content-type", "").startswith("application/json"):
-            raise HTTPException(415, "Send JSON.")
-        return shape.model_validate_json(await request.body())
-    except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(map(str, f['loc'])) or 'body'}: {f['msg']}" for f in error.errors()[:5]
-        )
-        raise HTTPException(422, faults) from error
 
 
 async def _failed(_: Request, error: Exception) -> Response:

@@ -300,9 +300,7 @@ class Talk:
         shown = {entries[0].message_id for entries in past.messages}
         posted = await self.files.posted(thread)
         files = [file for file in posted if file.message_id in shown or also(file.message_id)]
-        events = await to_thread.run_sync(
-            list, history_events(past)
-        )  # a hundred answers are read as Markdown
+        events = await to_thread.run_sync(list, history_events(past))  # fifty answers are read as Markdown
         return [*events, *(_file_event(thread, file) for file in files)]
 
     def look_again(self) -> None:

@@ -107,7 +107,9 @@ def test_what_is_read_again_is_bounded_whatever_the_text(part, monkeypatch):
     assert max(read) <= LONGEST_BLOCK + 4_200
 
 
-def test_a_text_beyond_all_bounds_goes_on_as_it_was_written():
-    line = "**bold** words\n"
+@pytest.mark.parametrize(
+    ("line", "size"), [("**bold** words\n", 9_000), ("- an item\n", 2 * LONGEST_BLOCK + 10)]
+)
+def test_a_text_beyond_all_bounds_goes_on_as_it_was_written(line, size):
     text = line * (2 * LONGEST // len(line))
-    assert grown(text, pieces(9_000)) == tree(text)
+    assert grown(text, pieces(size)) == tree(text)

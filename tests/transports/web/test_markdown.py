@@ -165,7 +165,18 @@ def test_a_column_of_numbers_is_aligned_and_no_other_style_gets_through():
 
 
 @pytest.mark.parametrize(
-    "part", ["<a|https://b.example> ", "__a", "|<x|`|y\n", "`<a|b", "https://b.example/_a_ "]
+    "part",
+    [
+        r"\(",
+        "\\[\n",
+        "$$\n\n",
+        "- \\[\n",
+        "<a|https://b.example> ",
+        "__a",
+        "|<x|`|y\n",
+        "`<a|b",
+        "https://b.example/_a_ ",
+    ],
 )
 def test_a_long_text_of_forms_that_models_have_takes_no_longer_for_each(part):
     began = time.monotonic()

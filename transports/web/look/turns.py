@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
 from operator import attrgetter
 
 from cachetools import LRUCache
@@ -25,14 +24,12 @@ from bot.store.reader import Reader, Thread
 from threads.log import LogEntry
 from threads.model import UsageCounted
 from transports.shared.buttons import is_control
+from transports.web.first_message import first_message
 
 MOST_TURNS = 5_000
 MOST_THREADS = 500
 MOST_OF_ONE = 200
 """Turns of one thread."""
-
-FIRST_ENTRIES = 60
-"""Entries at the beginning of a log that are searched for a title."""
 
 WORDS = 120
 """Characters of a message or a title."""
@@ -188,13 +185,12 @@ class Turns:
             if missing := {name for name in wanted if name and name not in self._titles}:
                 with closing(open_reader()) as reader:
                     for thread in [one for name in missing for one in reader.find(name) if one.name == name]:
-                        self._note_title(thread, islice(entries(reader, thread, Damage()), FIRST_ENTRIES))
+                        self._note_title(thread, entries(reader, thread, Damage()))
             return {name: self._titles[name] for name in wanted if name in self._titles}
 
     def _note_title(self, thread: Thread, begin: Iterable[LogEntry]) -> None:
-        said = [one for one in begin if one.kind == "message" and not is_control(one.text)]
-        if said:  # a log has messages by when they ended
-            self._titles[thread.name] = self._first_words(min(said, key=attrgetter("at")).text)
+        if first := first_message(begin):
+            self._titles[thread.name] = self._first_words(first.text)
 
     def _turns(self, thread: str, log: Iterable[LogEntry]) -> list[Turn]:
         said, found = dict[str, LogEntry](), list[Turn]()
