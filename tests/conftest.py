@@ -1,6 +1,7 @@
 import ast
 import logging
 import re
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from hypothesis import settings
 
 from bot.config.built_in_extensions import BUILT_IN
 from bot.config.settings import built_in_providers
+from tests.patience import WITHIN_S
 
 # How long an example takes is the machine's business. The same code gets the same examples; `make slow` draws others,
 # and twice as many.
@@ -101,6 +103,17 @@ def restored_logging() -> Iterator[None]:
         logger.setLevel(level)
     logging.disable(logging.NOTSET)
     logging.captureWarnings(capture=False)
+
+
+@pytest.fixture(autouse=True)
+def joined_threads() -> Iterator[None]:
+    """No thread outlives its test but those of pools: one that draws a random number fails a test of Hypothesis."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if not thread.name.startswith(("AnyIO worker", "asyncio", "disk")):
+            thread.join(WITHIN_S)
+            assert not thread.is_alive(), f"the thread {thread.name!r} goes on"
 
 
 @pytest.hookimpl(wrapper=True)
