@@ -2,7 +2,7 @@
 "use strict";
 
 const YEAR = new Date().getFullYear();
-const written = (options) => new Intl.DateTimeFormat(undefined, options);
+const written = (options) => new Intl.DateTimeFormat([], options);
 const DAY = { month: "short", day: "numeric" };
 const SHORT = written({ ...DAY, hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const LONG = written({ dateStyle: "full", timeStyle: "long" });
@@ -21,7 +21,7 @@ function writeTime(made) {
   made.title = `${LONG.format(at)}, ${given.slice(0, 19).replace("T", " ")} UTC`;
 }
 
-const number = (options) => new Intl.NumberFormat(undefined, options);
+const number = (options) => new Intl.NumberFormat([], options);
 const unit = (name, digits) => number({ style: "unit", unit: name, unitDisplay: "short", maximumFractionDigits: digits });
 const COUNT = number();
 const USD = number({ style: "currency", currency: "USD" });

@@ -1,9 +1,10 @@
-// The turns of the running bot, step by step, from its stream of events. Text only ever becomes text.
+// The turns of the running bot, step by step, from its stream of events.
 "use strict";
 
 const MOST = 30;
+const link = document.getElementById("reconnecting");
 const turns = new Map();
-const NOTHING = el("tr", {}, el("td", { colspan: "6" }, "Nothing has run since the bot started."));
+const NOTHING = el("tr", el("td", { colspan: "6" }, "Nothing has run since the bot started."));
 
 function turnOf(event) {
   const key = event.correlation_id || `${event.thread_id} ${event.message_id}`;
@@ -33,13 +34,15 @@ const APPLY = {
 };
 
 function rowOf(turn) {
-  const where = `thread=${encodeURIComponent(turn.thread)}`;
-  turn.name = el("a", { href: `/look/thread?id=${encodeURIComponent(turn.thread)}`, title: turn.thread }, turn.title || turn.thread);
+  const thread = encodeURIComponent(turn.thread);
+  turn.name = el("a", { href: `/look/thread?id=${thread}`, title: turn.thread }, turn.title || turn.thread);
   turn.cells = ["State", "Step", "What it does", "Seconds"].map((label, place) =>
     el("td", { "data-label": label, class: place % 2 ? "number" : "" }));
-  const why = el("a", { href: `/look/why?message=${encodeURIComponent(turn.message)}&${where}` }, "why");
-  return el("tr", {}, el("th", { scope: "row", class: "words" }, turn.name), ...turn.cells, el("td", { "data-label": "Message" }, why));
+  const why = el("a", { href: `/look/why?message=${encodeURIComponent(turn.message)}&thread=${thread}` }, "why");
+  return el("tr", el("th", { scope: "row", class: "words" }, turn.name), ...turn.cells, el("td", { "data-label": "Message" }, why));
 }
+
+function write(element, text) { if (element.textContent !== text) element.textContent = text; }
 
 // A row stays the same element while its turn is shown, so that its links can be pressed, and hold the focus.
 function show() {
@@ -47,10 +50,8 @@ function show() {
   const rows = shown.map((turn) => {
     turn.row ??= rowOf(turn);
     const seconds = Math.max(0, Math.round(((turn.ended ?? Date.now()) - turn.began) / 1000));
-    if (turn.title && turn.name.textContent !== turn.title) turn.name.textContent = turn.title;
-    [turn.state, turn.step, turn.doing, `${seconds}`].forEach((text, place) => {
-      if (turn.cells[place].textContent !== text) turn.cells[place].textContent = text;
-    });
+    if (turn.title) write(turn.name, turn.title);
+    [turn.state, turn.step, turn.doing, `${seconds}`].forEach((text, place) => write(turn.cells[place], text));
     return turn.row;
   });
   if (!rows.length) rows.push(NOTHING);
@@ -60,7 +61,7 @@ function show() {
 
 let stream = null;
 
-// As on the person's page: a tab that nobody sees needs no connection, and a browser that gave up asks again.
+// As on the person's page: a tab out of sight has no connection, and a browser that gave up asks again.
 function connect() {
   stream?.close();
   if (document.hidden) return;
@@ -77,9 +78,9 @@ function connect() {
     }
     show();
   };
-  mine.onopen = () => { document.getElementById("reconnecting").textContent = ""; };
+  mine.onopen = () => { link.textContent = ""; };
   mine.onerror = () => {
-    document.getElementById("reconnecting").textContent = "(reconnecting …)";
+    link.textContent = "(reconnecting …)";
     if (mine.readyState === EventSource.CLOSED) setTimeout(() => { if (mine === stream) connect(); }, 1500);
   };
 }

@@ -199,7 +199,7 @@ async def test_a_file_is_attached_and_one_of_the_bot_is_downloaded(tmp_path):
         await page.set_input_files("#file", tmp_path / "a.txt")
         await expect(page.locator("#files li")).to_contain_text("a.txt")
         await say(page, "hello")
-        await expect(page.locator(".person .files")).to_contain_text("a.txt (8 bytes)")
+        await expect(page.locator(".person .files")).to_contain_text("a.txt (8B)")
         await page.get_by_role("button", name="New thread").click()
         await say(page, "write out.md <script>1</script>")
         await expect(page.locator(".post.reply")).to_contain_text("Wrote")

@@ -258,7 +258,7 @@ async def test_a_message_waits_for_its_file(tmp_path):
             await page.get_by_role("button", name="New thread").click()
             held.free.set()
             await page.locator("#list a", has_text="hello").click()
-        await expect(page.locator(".person .files")).to_contain_text("a.txt (8 bytes)")
+        await expect(page.locator(".person .files")).to_contain_text("a.txt (8B)")
         await page.get_by_role("button", name="New thread").click()
         await expect(page.locator("#files li")).to_have_count(0)
 

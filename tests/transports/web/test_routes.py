@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 
 import anyio
 import httpx2
@@ -111,3 +112,10 @@ async def test_a_store_that_cannot_be_read_is_said_and_asked_again(tmp_path, cap
             assert stream.text.startswith("retry:")
     assert "web.not_read" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+def test_the_scripts_of_the_page_stay_small():
+    scripts = [
+        one for folder in ("transports/web/static", "bot/page/static") for one in Path(folder).glob("*.js")
+    ]
+    assert sum(one.stat().st_size for one in scripts) < 60_000

@@ -31,26 +31,26 @@ function restore() {
 
 function full({ text, files, edited }) { return text.trim() || files.length || edited; }
 
-// The field is what a person changes, so it is read before anything else happens to the draft.
-function keep() { (draft.edited ?? draft).text = $("text").value; }
+// The person changes the field, so it is read before anything else happens to the draft.
+function keep() { (draft.edited ?? draft).text = FIELD.value; }
 
 function show() {
-  $("text").value = (draft.edited ?? draft).text;
-  $("send").setAttribute("aria-label", draft.edited ? "Save" : "Send");
+  FIELD.value = (draft.edited ?? draft).text;
+  $("send").ariaLabel = draft.edited ? "Save" : "Send";
   $("cancel").hidden = $("editing").hidden = !draft.edited;
   showFiles();
   showCompletions();
   grow();
-  $("text").focus();
+  FIELD.focus();
 }
 
-// What was sent without an answer keeps its id, so that a second press of Send is not a second message.
+// What was sent without an answer keeps its id: a second press of Send is no second message.
 const unsure = new Map();
 
 async function sendOnce(path, body) {
   const same = JSON.stringify([path, body]);
-  if (!unsure.has(same)) unsure.set(same, crypto.randomUUID());
-  const id = unsure.get(same);
+  const id = unsure.get(same) ?? crypto.randomUUID();
+  unsure.set(same, id);
   await call(path, { id, ...body });
   unsure.delete(same);
   return id;
@@ -62,20 +62,20 @@ async function send(text, files = [], to = root) {
   return sendOnce("/api/messages", { thread: to, text, files: sent });
 }
 
-// A stop from here gives the messages back that waited in this thread, those sent from here with their files.
+// A stop from here gives back what waited in this thread; what was sent from here has its files.
 const STOP = /^\s*[/!]?stop\s*$/i;
 let stopping = "";
 const sentItems = new Map();
 const MOST_SENT = 100;
 
 function dropped(message) {
-  if (stopping !== root) return;
+  if (stopping !== root || thread.isReplay) return;
   keep();
   giveBack(sentItems.get(message.id) ?? { thread: root, text: message.text ?? "", files: [] }, false);
   show();
 }
 
-// One after the other, in the order in which they were written. The field is free for the next at once.
+// One after the other, as they were written. The field is free for the next at once.
 const outbox = [];
 
 function submit(event) {
@@ -85,19 +85,16 @@ function submit(event) {
   const item = { thread: root, ...edited, text: (edited ?? draft).text.trim(), files: edited ? [] : draft.files };
   if (!item.text && !item.files.length) return;
   quiet();
-  if (!name) begin();
+  if (!name) { // the thread has one from its first message on
+    name = root;
+    drafts.set(name, draft);
+    drafts.delete("");
+    history.replaceState(null, "", `#${name}`);
+  }
   Object.assign(draft, edited ? { edited: null } : { text: "", files: [] });
   show();
   thread.toEnd();
   if (outbox.push(item) === 1) deliver();
-}
-
-// The thread has a name from its first message on.
-function begin() {
-  name = root;
-  drafts.set(name, draft);
-  drafts.delete("");
-  history.replaceState(null, "", `#${name}`);
 }
 
 async function deliver() {
@@ -130,8 +127,6 @@ function giveBack(item, late, all = drafts) {
   to.files = [...item.files.filter((file) => !file.failed), ...to.files];
 }
 
-function press(command, button) { act(() => send(command), button); }
-
 function edit(message) {
   keep();
   draft.edited = { id: message.id, isOver: Boolean(message.isOver), text: message.text };
@@ -141,7 +136,7 @@ function edit(message) {
 function again({ id, text }, button) {
   act(async () => {
     await sendOnce("/api/again", { thread: root, message: id, text });
-    button.removeAttribute("aria-disabled");
+    button.ariaDisabled = null;
   }, button);
 }
 
@@ -159,7 +154,7 @@ function judge(message, verdict, button) {
   }, button);
 }
 
-// One after the other. A message that is sent meanwhile waits for its files.
+// One after the other. A message waits for its files.
 let uploading = Promise.resolve();
 
 function attach(list) {
@@ -171,7 +166,7 @@ function attach(list) {
     }
     const one = { name: file.name, left: el("progress", { max: "1", value: "0", "aria-label": `Sending ${file.name}` }) };
     const progress = (part) => { one.left.value = part; };
-    one.taken = uploading.then(() => ask(`/api/files?name=${param(file.name)}`, { method: "POST", body: file, progress }))
+    one.taken = uploading.then(() => ask(`/api/files?name=${param(file.name)}`, { body: file, progress }))
       .then(({ id, name: taken }) => ({ id: one.id = id, name: one.name = taken }));
     uploading = one.taken.catch((error) => {
       one.failed = true;
@@ -195,7 +190,7 @@ async function preview(one, file) {
 
 function showFiles() {
   keepFocus(() => $("files").replaceChildren(...draft.files.map((file) => el(
-    "li", {}, file.picture, file.name, file.id ? null : file.left,
+    "li", file.picture, file.name, file.id ? null : file.left,
     iconButton("x", `Remove ${file.name}`, () => {
       draft.files = draft.files.filter((one) => one !== file);
       showFiles();
@@ -207,7 +202,7 @@ let chosen = 0;
 let closed = false;
 
 function completions() {
-  const text = $("text").value;
+  const text = FIELD.value;
   return !closed && /^\/[a-z-]*$/i.test(text) ? COMMANDS.filter((command) => command.usage.startsWith(text.toLowerCase())) : [];
 }
 
@@ -215,58 +210,51 @@ function showCompletions() {
   const found = completions();
   chosen = Math.min(chosen, Math.max(found.length - 1, 0));
   $("completions").hidden = !found.length;
-  if (found.length) $("text").setAttribute("aria-activedescendant", `c-${chosen}`);
-  else $("text").removeAttribute("aria-activedescendant");
+  FIELD.setAttribute("aria-activedescendant", found.length ? `c-${chosen}` : "");
   $("completions").replaceChildren(...found.map((command, place) => el(
     "li", { role: "option", id: `c-${place}`, "aria-selected": String(place === chosen), click: () => complete(command) },
-    el("strong", {}, command.usage), ` ${command.meaning.replaceAll("`", "")}`,
+    el("strong", command.usage), ` ${command.text}`,
   )));
   $(`c-${chosen}`)?.scrollIntoView({ block: "nearest" });
 }
 
-function complete(command) {
-  $("text").value = `${command.usage.split(" ")[0]}${command.usage.includes(" ") ? " " : ""}`;
+function complete({ word, usage }) {
+  FIELD.value = word + (usage === word ? "" : " ");
   showCompletions();
-  $("text").focus();
+  FIELD.focus();
 }
 
 function grow() {
-  $("text").style.height = "auto";
-  $("text").style.height = `${$("text").scrollHeight}px`;
+  FIELD.style.height = "auto";
+  FIELD.style.height = `${FIELD.scrollHeight}px`;
 }
 
 // On a phone Enter begins a line, as its keyboard shows.
 const TOUCH = matchMedia("(pointer: coarse) and (hover: none)");
 
-on("text", "keydown", (event) => {
-  const found = completions();
-  if (found.length && ["ArrowDown", "ArrowUp"].includes(event.key)) {
-    chosen = (chosen + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length;
-    event.preventDefault();
-    showCompletions();
-  } else if (found.length && event.key === "Tab") {
-    event.preventDefault();
-    complete(found[chosen]);
-  } else if (found.length && event.key === "Escape") {
-    event.preventDefault();
-    closed = true;
-    showCompletions();
-  } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing && (!TOUCH.matches || found.length)) {
-    const whole = found.some((command) => command.usage.split(" ")[0] === $("text").value.toLowerCase());
-    if (found.length && !whole) {
-      event.preventDefault();
-      complete(found[chosen]);
-    } else submit(event);
-  } else if (event.key === "Escape" && draft.edited) {
-    event.preventDefault();
-    cancel();
-  } else if (event.key === "ArrowUp" && !$("text").value && !draft.edited && thread.lastOwn) {
-    event.preventDefault();
-    edit(thread.lastOwn);
-  }
+on(FIELD, "keydown", (event) => {
+  const work = keyWork(event, completions());
+  if (!work) return;
+  event.preventDefault();
+  work();
 });
-on("text", "input", () => { closed = false; showCompletions(); grow(); });
-on("text", "paste", (event) => {
+
+function keyWork({ key, shiftKey, isComposing }, found) {
+  const { value } = FIELD;
+  const moveBy = (step) => () => { chosen = (chosen + step + found.length) % found.length; showCompletions(); };
+  const take = () => complete(found[chosen]);
+  const isWhole = found.some((command) => command.word === value.toLowerCase());
+  if (key === "Enter" && (shiftKey || isComposing || (TOUCH.matches && !found.length))) return null;
+  if (found.length) {
+    const close = () => { closed = true; showCompletions(); };
+    return { ArrowDown: moveBy(1), ArrowUp: moveBy(-1), Tab: take, Escape: close, Enter: isWhole ? submit : take }[key];
+  }
+  const editLast = !value && !draft.edited && thread.lastOwn && (() => edit(thread.lastOwn));
+  return { Enter: submit, Escape: draft.edited && cancel, ArrowUp: editLast }[key];
+}
+
+on(FIELD, "input", () => { closed = false; showCompletions(); grow(); });
+on(FIELD, "paste", (event) => {
   if (event.clipboardData.files.length) {
     event.preventDefault();
     attach(event.clipboardData.files);
@@ -275,13 +263,13 @@ on("text", "paste", (event) => {
 on("composer", "submit", submit);
 on("cancel", "click", cancel);
 on("file", "change", () => { attach($("file").files); $("file").value = ""; });
-document.addEventListener("dragover", (event) => {
+on(document, "dragover", (event) => {
   event.preventDefault();
-  document.body.classList.toggle("drop", event.dataTransfer.types.includes("Files"));
+  BODY.toggle("drop", event.dataTransfer.types.includes("Files"));
 });
-document.addEventListener("dragleave", () => document.body.classList.remove("drop"));
-document.addEventListener("drop", (event) => {
-  document.body.classList.remove("drop");
+on(document, "dragleave", () => BODY.remove("drop"));
+on(document, "drop", (event) => {
+  BODY.remove("drop");
   if (!event.dataTransfer.files.length) return;
   event.preventDefault();
   attach(event.dataTransfer.files);

@@ -3,13 +3,15 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-function el(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+// As el("p.meta", { title: "…" }, child, "text"): a name with classes, attributes or none, and what is inside.
+function el(tag, ...children) {
+  const [kind, ...classes] = tag.split(".");
+  const element = document.createElement(kind);
+  element.className = classes.join(" ");
+  const attributes = children[0]?.constructor === Object ? children.shift() : {};
   for (const [name, value] of Object.entries(attributes)) {
-    if (name === "class") element.className = value;
-    else if (typeof value === "function") element.addEventListener(name, value);
-    else if (value === true) element.setAttribute(name, "");
-    else if (value !== false && value != null) element.setAttribute(name, value);
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value != null && value !== false) element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.filter((child) => child != null));
   return element;
@@ -26,7 +28,15 @@ function icon(name) {
 
 const button = (click, ...inside) => el("button", { type: "button", class: "quiet", click }, ...inside);
 
-// A button that shows an icon; its name is read out, and shown to a mouse.
+// Its name is read out, and shown to a mouse.
 function iconButton(name, label, click) {
-  return el("button", { type: "button", class: "quiet sign", "aria-label": label, title: label, click }, icon(name));
+  return Object.assign(button(click, icon(name)), { className: "quiet sign", ariaLabel: label, title: label });
 }
+
+// Observes elements until they come into sight, each once.
+const whenInSight = (work) => new IntersectionObserver((entries, observer) => {
+  for (const { target } of entries.filter((one) => one.isIntersecting)) {
+    observer.unobserve(target);
+    work(target);
+  }
+});

@@ -10,22 +10,21 @@ function take() {
 
 const word = document.getElementById("word");
 const go = document.getElementById("go");
+const { why = "Open the link that the bot gave you.", asks } = document.body.dataset;
 
 async function enter(sure) {
   go.hidden = true;
   if (!link) {
-    word.textContent = document.body.dataset.why ?? "Open the link that the bot gave you.";
+    word.textContent = why;
     return;
   }
   try {
-    const answer = await fetch("/api/enter", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ link, sure }),
-    });
-    if (answer.ok) location.replace("/");
-    else if (answer.status === 403) word.textContent = (await answer.json()).error;
-    else ask((await answer.json()).error, sure || answer.status === 409);
+    const headers = { "Content-Type": "application/json" };
+    const answer = await fetch("/api/enter", { method: "POST", headers, body: JSON.stringify({ link, sure }) });
+    if (answer.ok) return location.replace("/");
+    const { error } = await answer.json();
+    if (answer.status === 403) word.textContent = error;
+    else ask(error, sure || answer.status === 409);
   } catch {
     ask("The bot cannot be reached. Try again in a moment.", sure);
   }
@@ -43,5 +42,5 @@ window.addEventListener("hashchange", () => {
   take();
   ask("This is another link. Open it only if you asked for it.", false);
 });
-if (link && "asks" in document.body.dataset) ask("This link was on another page. Open it only if you asked for it.", false);
+if (link && asks != null) ask("This link was on another page. Open it only if you asked for it.", false);
 else enter(false);

@@ -9,21 +9,11 @@ let sought = ""; // the message that is looked for in the thread to be opened
 let renamed = ""; // the thread whose title is in a field
 let deleting = ""; // the thread that is deleted from here
 
-const MONTH = new Intl.DateTimeFormat([], { month: "long", year: "numeric" });
 const UNDO_MS = 15_000;
 const SAID = { title: ["Renamed."], pinned: ["Not pinned.", "Pinned."], archived: ["Back in the list.", "Archived."], deleted: ["Taken back.", "Deleted."] };
 
-const get = (query) => call(`/api/threads${query}`, undefined, "GET");
 const row = (one) => $("list").querySelector(`[data-thread="${one}"]`);
 const has = (list, wanted) => list.some(({ thread: one }) => one === wanted);
-
-// What nobody pressed a button for leaves what the page has said.
-async function quietly(work, of = document.createElement("b")) {
-  if (of.hasAttribute("aria-disabled")) return;
-  of.setAttribute("aria-disabled", "true");
-  await work().catch(fault);
-  of.removeAttribute("aria-disabled");
-}
 
 function listed(event) {
   const isNews = "busy" in event;
@@ -50,7 +40,7 @@ function place(event) {
 async function loadList() {
   const mine = later = [];
   try {
-    const answer = await get("");
+    const answer = await get("/api/threads");
     if (mine !== later) return; // it was asked for again
     threads.splice(0, Infinity, ...answer.threads);
     threads.before = answer.before;
@@ -64,14 +54,14 @@ async function loadList() {
 
 const loadMore = (more) => quietly(async () => {
   const list = other ?? threads, { before } = list;
-  const answer = await get(`?archived=${Number(list === other)}&before=${param(before)}`);
+  const answer = await get(`/api/threads?archived=${Number(list === other)}&before=${param(before)}`);
   if (before !== list.before) return;
   list.push(...answer.threads.filter((one) => !has(list, one.thread)));
   list.before = answer.before;
   showList();
 }, more);
 
-const watcher = new IntersectionObserver((seen) => seen.forEach((one) => { if (one.isIntersecting) loadMore(one.target); }));
+const watcher = whenInSight(loadMore);
 
 const dayOf = (time) => new Date(time).setHours(0, 0, 0, 0);
 
@@ -79,7 +69,7 @@ function group({ pinned, at }) {
   if (other?.words) return "Threads";
   if (pinned) return "Pinned";
   const days = at ? Math.round((dayOf(Date.now()) - dayOf(at * 1000)) / 86_400_000) : 0;
-  return days < 1 ? "Today" : days < 2 ? "Yesterday" : days < 8 ? "Previous 7 days" : MONTH.format(at * 1000);
+  return days < 1 ? "Today" : days < 2 ? "Yesterday" : days < 8 ? "Previous 7 days" : new Date(at * 1000).toLocaleDateString([], { month: "long", year: "numeric" });
 }
 
 function inOrder(a, b) {
@@ -95,7 +85,7 @@ function showList() {
   for (const one of other?.words ? all : [...all].sort(inOrder)) groups.set(group(one), [...groups.get(group(one)) ?? [], item(one)]);
   const { localName: kind } = document.activeElement;
   const held = document.activeElement.closest("#list li")?.dataset.thread;
-  $("list").replaceChildren(...[...groups].flatMap(([words, items]) => [el("p", { class: "group" }, words), el("ul", { "aria-label": words }, ...items)]));
+  $("list").replaceChildren(...[...groups].flatMap(([words, items]) => [el("p.group", words), el("ul", { "aria-label": words }, ...items)]));
   watcher.disconnect();
   if ((other ?? threads).before) {
     const more = button(() => loadMore(more), "More threads");
@@ -110,9 +100,9 @@ function item(one) {
   const state = one.asks ? "asks" : one.busy ? "busy" : "";
   const link = el(
     "a", { href: `#${one.thread}`, "aria-current": one.thread === root ? "page" : null, click: () => go(one) },
-    el("span", { class: "words", dir: "auto" }, words), one.text ? el("span", { class: "line", dir: "auto" }, ...marked(one.text)) : null,
+    el("span.words", { dir: "auto" }, words), one.text ? el("span.line", { dir: "auto" }, ...marked(one.text)) : null,
   );
-  const spoken = state ? el("span", { class: "visually-hidden" }, one.asks ? " (asks you)" : " (working)") : null;
+  const spoken = state ? el("span.visually-hidden", one.asks ? " (asks you)" : " (working)") : null;
   const more = iconButton("ellipsis", `More about ${words}`, () => showActions(one, more));
   more.classList.add("more");
   return el("li", { class: state, "data-thread": one.thread }, link, spoken, more);
@@ -120,7 +110,7 @@ function item(one) {
 
 function marked(text) {
   const words = other.words.map((word) => word.replace(/[^\p{L}\p{N}]/gu, "\\$&")).join("|");
-  return text.split(new RegExp(`(${words})`, "i")).map((part, place) => place % 2 ? el("mark", {}, part) : part);
+  return text.split(new RegExp(`(${words})`, "i")).map((part, place) => place % 2 ? el("mark", part) : part);
 }
 
 function go(one) {
@@ -139,12 +129,12 @@ function showActions(one, opener) {
     ["trash-2", "Delete", () => say(one, "deleted", true)],
   ];
   const menu = $("actions");
-  const close = (then) => { menu.hidePopover(); then(); };
-  menu.replaceChildren(...actions.map(([name, words, work]) => button(() => close(work), icon(name), words)));
+  menu.replaceChildren(...actions.map(([name, words, work]) => button(() => { menu.hidePopover(); work(); }, icon(name), words)));
   menu.showPopover();
-  const at = opener.getBoundingClientRect();
-  menu.style.left = `${Math.max(8, Math.min(at.left, innerWidth - menu.offsetWidth - 8))}px`;
-  menu.style.top = `${Math.max(8, Math.min(at.bottom, innerHeight - menu.offsetHeight - 8))}px`;
+  const { left, bottom } = opener.getBoundingClientRect();
+  const within = (wanted, most) => `${Math.max(8, Math.min(wanted, most - 8))}px`;
+  menu.style.left = within(left, innerWidth - menu.offsetWidth);
+  menu.style.top = within(bottom, innerHeight - menu.offsetHeight);
   menu.firstChild.focus();
 }
 
@@ -158,7 +148,7 @@ const say = ({ thread: to, title }, mark, value) => act(async () => {
 
 function offerUndo(words, ...change) {
   const undo = button(() => say(...change), "Undo");
-  const line = $(document.body.classList.contains("menu") ? "found" : "told"); // what is in sight on a phone
+  const line = $(BODY.contains("menu") ? "found" : "told"); // what is in sight on a phone
   line.replaceChildren(words, " ", undo);
   setTimeout(() => { if (undo.isConnected) line.textContent = ""; }, UNDO_MS);
 }
@@ -172,7 +162,7 @@ function rename(one) {
     row(one.thread)?.querySelector("a").focus();
     if (isChanged) say(one, "title", field.value);
   };
-  const field = el("input", { class: "name", value: one.title, maxlength: "200", "aria-label": "Title", blur: () => close(), keydown: (event) => {
+  const field = el("input.name", { value: one.title, maxlength: "200", "aria-label": "Title", blur: () => close(), keydown: (event) => {
     if (!["Enter", "Escape"].includes(event.key)) return;
     event.preventDefault();
     event.stopPropagation();
@@ -192,10 +182,10 @@ const share = ({ thread: one, title }) => act(async () => {
 
 const showInstead = (query, kind) => quietly(async () => {
   const mine = asked = {};
-  const answer = query && await get(query);
+  const answer = query && await get(`/api/threads?${query}`);
   if (mine !== asked) return;
   other = answer ? Object.assign(answer.threads, { before: answer.before, ...kind }) : null;
-  $("archive").setAttribute("aria-pressed", String(Boolean(other?.archived)));
+  $("archive").ariaPressed = Boolean(other?.archived);
   const left = answer?.left_out ? ` Not searched: ${answer.left_out.toLocaleString()}, older.` : "";
   $("found").textContent = other ? `${other.words ? "Found" : "In the archive"}: ${other.length}.${left}` : "";
   showList();
@@ -203,10 +193,10 @@ const showInstead = (query, kind) => quietly(async () => {
 
 function search() {
   const text = $("search").value.trim();
-  return showInstead(text && `?search=${param(text)}`, { words: text.split(/\s+/) });
+  return showInstead(text && `search=${param(text)}`, { words: text.split(/\s+/) });
 }
 
-const loadArchive = () => showInstead("?archived=1", { archived: true });
+const loadArchive = () => showInstead("archived=1", { archived: true });
 
 on("search", "input", () => {
   const { value } = $("search");
@@ -222,6 +212,6 @@ on("actions", "keydown", (event) => event.stopPropagation()); // Escape closes n
 
 // On a phone the list lies over the thread.
 function showMenu(shown) {
-  document.body.classList.toggle("menu", shown);
-  $("menu").setAttribute("aria-expanded", String(shown));
+  BODY.toggle("menu", shown);
+  $("menu").ariaExpanded = shown;
 }

@@ -1,8 +1,8 @@
 // Builds elements from the tree of transports/web/markdown.py. Text only ever becomes text.
 "use strict";
 
-const TAGS = new Set("p h3 h4 h5 h6 ul ol li blockquote pre code em strong s a hr br table thead tbody tr th td span".split(" "));
 const DIRECTED = new Set("p h3 h4 h5 h6 ul ol li blockquote code table".split(" "));
+const TAGS = new Set([...DIRECTED, ..."pre em strong s a hr br thead tbody tr th td span".split(" ")]);
 const FIRST_LETTER = /\p{L}/u;
 const FROM_RIGHT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 const SAFE = /^(https?:\/\/|mailto:)/i;
@@ -16,17 +16,14 @@ function fromNode(node) {
   const [tag, attributes, ...children] = node;
   if (/^m[a-z]+$/.test(tag)) return formula(tag, attributes, children);
   const inside = fromTree(children);
-  if (!TAGS.has(tag)) return el("span", {}, ...inside);
-  if (tag === "a") {
-    if (!SAFE.test(attributes.href)) return el("span", {}, ...inside);
-    return el("a", { href: attributes.href, rel: "noopener noreferrer nofollow", target: "_blank" }, ...inside);
-  }
+  if (!TAGS.has(tag) || (tag === "a" && !SAFE.test(attributes.href))) return el("span", ...inside);
+  if (tag === "a") return el("a", { href: attributes.href, rel: "noopener noreferrer nofollow", target: "_blank" }, ...inside);
   if (tag === "pre") return codeBlock(attributes.lang || "", children.join(""));
   const shown = { start: attributes.start, align: attributes.align };
   shown.class = attributes.size ? `size-${attributes.size}` : attributes.task != null ? "task" : null;
   const made = direct(el(tag, shown, ...inside));
   if (tag !== "table") return made;
-  return holder(el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, made), made);
+  return holder(el("div.wide", { tabindex: "0", role: "group", "aria-label": "Table" }, made), made);
 }
 
 function formula(tag, attributes, children) {
@@ -72,20 +69,13 @@ function codeBlock(language, text) {
   addCode(code, text);
   const copy = copyButton("Copy code", () => code.textContent);
   const pre = el("pre", { tabindex: "0", "aria-label": language ? `Code, ${language}` : "Code" }, code);
-  return holder(el("figure", { class: "code", "data-language": language }, el("figcaption", {}, el("span", {}, language), copy), pre), code);
+  return holder(el("figure.code", { "data-language": language }, el("figcaption", el("span", language), copy), pre), code);
 }
 
-// Colours the code of finished blocks that come into sight.
-const inSight = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    if (!isIntersecting) continue;
-    inSight.unobserve(target);
-    colour(target);
-  }
-});
+const uncoloured = whenInSight(colour);
 
 function colourAll(root) {
-  for (const block of root.querySelectorAll("figure.code[data-language]:not([data-language=''])")) inSight.observe(block);
+  for (const block of root.querySelectorAll("figure.code:not([data-language=''])")) uncoloured.observe(block);
 }
 
 async function colour(block) {
@@ -107,18 +97,14 @@ function addCode(code, text) {
   }
   const pieces = all.match(new RegExp(`[^]{1,${LONG}}(?:\\n|$)|[^]{1,${LONG}}`, "g"));
   last.remove();
-  code.append(...pieces.map((piece) => el("span", { class: "lines" }, piece)));
+  code.append(...pieces.map((piece) => el("span.lines", piece)));
 }
 
 function copyButton(label, text) {
+  const say = (name, words) => { button.replaceChildren(icon(name)); button.ariaLabel = words; };
   const button = iconButton("copy", label, async () => {
-    const done = await navigator.clipboard.writeText(text()).then(() => true, () => false);
-    button.replaceChildren(icon(done ? "check" : "x"));
-    button.setAttribute("aria-label", done ? "Copied" : "Not copied");
-    setTimeout(() => {
-      button.replaceChildren(icon("copy"));
-      button.setAttribute("aria-label", label);
-    }, 2000);
+    await navigator.clipboard.writeText(text()).then(() => say("check", "Copied"), () => say("x", "Not copied"));
+    setTimeout(say, 2000, "copy", label);
   });
   return button;
 }

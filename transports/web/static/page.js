@@ -1,12 +1,13 @@
 // The page: the open thread, its stream of events, and the buttons around it.
 "use strict";
 
-const thread = new Thread($("messages"), $("earlier"), { press, edit, again, remove, judge, told, dropped });
+const thread = new Thread($("messages"), $("earlier"));
 let root = "";
 let name = ""; // of the open thread in the address, "" before its first message
 let source = null;
 let seen = ""; // the last event of its stream
 const MOST_TRIES = 100; // times that earlier messages are loaded to find one
+const NEAR_TOP = 400; // pixels
 
 // The session is over. What is not sent stays in sight.
 function over() {
@@ -20,7 +21,7 @@ function keepFocus(work) {
   const held = document.activeElement;
   const near = held.closest("#messages > li")?.id;
   work();
-  if (held !== document.body && !held.getClientRects().length) ($(near) ?? $("text")).focus();
+  if (held !== document.body && !held.getClientRects().length) ($(near) ?? FIELD).focus();
 }
 
 function open(wanted) {
@@ -40,14 +41,12 @@ function open(wanted) {
   show();
 }
 
-const COUNT = new Intl.NumberFormat([], { notation: "compact" });
-const PRICE = new Intl.NumberFormat([], { style: "currency", currency: "USD", maximumFractionDigits: 2, trailingZeroDisplay: "stripIfInteger" });
 let models = [];
 let choice = ""; // made before the first message: it goes out with it
 
 async function loadModels() {
   const mine = root;
-  const answer = await call(`/api/models?thread=${param(mine)}`, undefined, "GET").catch(() => null);
+  const answer = await get(`/api/models?thread=${param(mine)}`).catch(() => null);
   if (!answer || mine !== root) return;
   models = answer.models;
   $("model").replaceChildren(...models.map((one) => el("option", { value: one.name, selected: one.name === answer.chosen }, about(one))));
@@ -55,8 +54,10 @@ async function loadModels() {
 }
 
 function about({ name: model, prices, window: size }) {
-  const parts = [model, size ? `${COUNT.format(size)} tokens` : "", prices.some(Boolean) ? `${prices.map((price) => PRICE.format(price)).join(" / ")} a million` : prices.length ? "free" : ""];
-  return parts.filter(Boolean).join(" · ");
+  const dollars = (price) => price.toLocaleString([], { style: "currency", currency: "USD", trailingZeroDisplay: "stripIfInteger" });
+  const room = size && `${size.toLocaleString([], { notation: "compact" })} tokens`;
+  const price = prices.some(Boolean) ? `${prices.map(dollars).join(" / ")} a million` : prices.length && "free";
+  return [model, room, price].filter(Boolean).join(" · ");
 }
 
 function showEfforts(effort) {
@@ -80,7 +81,7 @@ function takeChoice() {
 on("model", "change", () => { showEfforts(""); choose(); });
 on("effort", "change", choose);
 
-// A browser has six connections to a page: a tab that nobody sees leaves its own to the others.
+// A browser has six connections to a page: a tab out of sight leaves its own to the others.
 function connect() {
   source?.close();
   if (document.hidden && !listens) return;
@@ -95,7 +96,7 @@ function connect() {
     events.filter((event) => event.op === "list").forEach(listed);
     seen = message.lastEventId;
     keepFocus(() => {
-      thread.apply(events.filter((event) => event.op !== "list"));
+      thread.apply(events);
       $("stop").hidden = !thread.busy;
     });
     showWaiting();
@@ -109,15 +110,12 @@ function connect() {
   };
 }
 
-// The browser gives up for good when it gets no stream, as from a proxy whose bot restarts, or when the session is over.
+// The browser gives up when it gets no stream: a proxy whose bot restarts, or a session that is over.
 async function reopen(closed) {
   if (closed !== source || (document.hidden && !listens)) return;
-  try {
-    const answer = await fetch(`/api/earlier?thread=${param(root)}&before=0`);
-    if (answer.status === 401) over();
-    if (answer.status === 404 && (await answer.json()).deleted) return gone();
-  } catch { /* the next try says more */ }
-  if (closed === source) connect();
+  const { deleted } = await get(`/api/earlier?thread=${param(root)}&before=0`).catch((error) => error); // the next try says more
+  if (deleted) gone();
+  else if (closed === source) connect();
 }
 
 const NAME = document.title;
@@ -142,13 +140,13 @@ function notify() {
 
 function listen() {
   const wanted = globalThis.Notification?.permission === "granted" && localStorage.getItem("notify") === "yes";
-  $("notify").setAttribute("aria-pressed", String(wanted));
+  $("notify").ariaPressed = wanted;
   $("notify").hidden = !globalThis.Notification || !navigator.locks;
   if (wanted && !listens) navigator.locks.request("notifications", () => new Promise(() => { listens = true; }));
 }
 
 on("notify", "click", async () => {
-  const wasOn = $("notify").getAttribute("aria-pressed") === "true";
+  const wasOn = $("notify").ariaPressed === "true";
   const granted = !wasOn && await Notification.requestPermission() === "granted";
   localStorage.setItem("notify", granted ? "yes" : "no");
   if (!wasOn && !granted) told("Your browser does not allow notifications of this page.");
@@ -165,17 +163,15 @@ function gone() {
 
 const loadEarlier = () => quietly(async () => {
   const mine = root;
-  const { events } = await call(`/api/earlier?thread=${mine}&before=${thread.earlier}`, undefined, "GET");
+  const { events } = await get(`/api/earlier?thread=${mine}&before=${thread.earlier}`);
   if (mine === root) keepFocus(() => thread.prepend(events));
 }, $("earlier"));
 
-let near = false;
-let top_ = 0;
-new IntersectionObserver(([seen]) => { near = seen.isIntersecting; }, { root: $("log"), rootMargin: "400px 0px" }).observe($("earlier"));
+let lastTop = 0;
 on("log", "scroll", () => {
-  const isUp = $("log").scrollTop < top_;
-  top_ = $("log").scrollTop;
-  if (isUp && near && thread.earlier) loadEarlier();
+  const { scrollTop } = $("log");
+  if (scrollTop < Math.min(lastTop, NEAR_TOP) && thread.earlier) loadEarlier();
+  lastTop = scrollTop;
 });
 
 async function seek() {
@@ -195,11 +191,11 @@ async function seek() {
 const KEYS = {
   "?": () => $("shortcuts").showModal(),
   n: () => open(""),
-  "/": () => $("text").focus(),
+  "/": () => FIELD.focus(),
   t: changeTheme,
 };
 
-document.addEventListener("keydown", (event) => {
+on(document, "keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (event.key === "Escape" && !event.defaultPrevented && thread.busy && !$("shortcuts").open) act(() => send("/stop"));
   if (event.target.matches("input, textarea, select, dialog *") || !KEYS[event.key]) return;
@@ -208,20 +204,19 @@ document.addEventListener("keydown", (event) => {
 });
 
 function changeTheme() {
-  const order = ["", "light", "dark"];
-  const next = order[(order.indexOf(document.documentElement.dataset.theme) + 1) % order.length];
-  document.documentElement.dataset.theme = next;
-  localStorage.setItem("theme", next);
-  told(next ? `The page is ${next}.` : "The page is as your system is.");
+  const { dataset } = document.documentElement;
+  dataset.theme = { "": "light", light: "dark", dark: "" }[dataset.theme];
+  localStorage.setItem("theme", dataset.theme);
+  told(dataset.theme ? `The page is ${dataset.theme}.` : "The page is as your system is.");
 }
 
 on("theme", "click", changeTheme);
 on("keys", "click", KEYS["?"]);
 on("ideas", "click", (event) => {
   if (event.target.localName !== "button") return;
-  $("text").value = event.target.textContent;
+  FIELD.value = event.target.textContent;
   grow();
-  $("text").focus();
+  FIELD.focus();
 });
 
 on("stop", "click", () => act(() => send("/stop")));
@@ -234,28 +229,28 @@ on("leave", "click", () => act(async () => {
 }));
 on("menu", "click", (event) => {
   event.stopPropagation();
-  showMenu(!document.body.classList.contains("menu"));
+  showMenu(!BODY.contains("menu"));
 });
 on("threads", "keydown", (event) => {
-  if (event.key !== "Escape" || !document.body.classList.contains("menu")) return;
+  if (event.key !== "Escape" || !BODY.contains("menu")) return;
   showMenu(false);
   $("menu").focus();
 });
 on("list", "click", (event) => { if (event.target.closest("a")) showMenu(false); });
-document.querySelector("main").addEventListener("click", () => showMenu(false));
+on(document.querySelector("main"), "click", () => showMenu(false));
 on("earlier", "click", loadEarlier);
-document.addEventListener("visibilitychange", () => {
+on(document, "visibilitychange", () => {
   store();
   if (!listens) connect();
 });
-window.addEventListener("pagehide", store);
-window.addEventListener("popstate", () => { if (location.hash.slice(1) !== name) open(location.hash.slice(1)); });
+on(window, "pagehide", store);
+on(window, "popstate", () => { if (location.hash.slice(1) !== name) open(location.hash.slice(1)); });
 // The address names the thread, and no place on the page.
-document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); $("text").focus(); });
+on(document.querySelector(".skip"), "click", (event) => { event.preventDefault(); FIELD.focus(); });
 setInterval(() => thread.tick(), 1000);
 
 // Until here, Enter would have begun a new line.
-$("text").readOnly = false;
+FIELD.readOnly = false;
 restore();
 listen();
 open(location.hash.slice(1));

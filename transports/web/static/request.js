@@ -2,18 +2,21 @@
 "use strict";
 
 const $ = (id) => document.getElementById(id);
-const on = (id, event, work) => $(id).addEventListener(event, work);
+const on = (target, event, work) => ($(target) ?? target).addEventListener(event, work);
+const FIELD = $("text");
+const BODY = document.body.classList;
 const param = encodeURIComponent;
 const meta = (name) => document.querySelector(`meta[name=${name}]`).content;
 const TOKEN = meta("token");
 const MOST_BYTES = Number(meta("most-bytes"));
 const RETRY_MS = 1500;
-const COMMANDS = [...$("commands").options].map((option) => ({ usage: option.value, meaning: option.textContent }));
+const COMMANDS = [...$("commands").options].map(({ value: usage, text }) => ({ usage, text, word: usage.split(" ")[0] }));
 
-const call = (path, body, method = "POST") => ask(path, { method, body: body && JSON.stringify(body), type: "application/json" });
+const call = (path, body) => ask(path, { body: JSON.stringify(body), type: "application/json" });
+const get = (path) => ask(path, { method: "GET" });
 
-// Returns the answer. ``progress`` is called with the part of the body that has gone, from 0 to 1.
-function ask(path, { method, body, type, progress }) {
+// Returns the answer. ``progress`` gets the part of the body that has gone, from 0 to 1.
+function ask(path, { method = "POST", body, type, progress }) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open(method, path);
@@ -27,7 +30,7 @@ function ask(path, { method, body, type, progress }) {
       reached();
       if (status < 300 && response) return resolve(response);
       if (status === 401) over();
-      reject(Object.assign(new Error(response?.error || "The bot did not take this. Try again."), { status }));
+      reject(Object.assign(new Error(response?.error || "The bot did not take this. Try again."), { status, ...response }));
     };
     request.send(body);
   });
@@ -61,14 +64,13 @@ function quiet() {
 }
 
 // A button that is disabled would lose the focus.
-async function act(work, button) {
-  if (button?.hasAttribute("aria-disabled")) return;
-  button?.setAttribute("aria-disabled", "true");
-  try {
-    quiet();
-    await work();
-  } catch (error) {
-    button?.removeAttribute("aria-disabled");
-    fault(error);
-  }
+async function act(work, button = el("b"), isPress = true) {
+  if (button.ariaDisabled) return;
+  button.ariaDisabled = true;
+  if (isPress) quiet();
+  const isDone = await work().then(() => true, fault);
+  if (!isDone || !isPress) button.ariaDisabled = null; // the bot answers a press
 }
+
+// What nobody pressed a button for leaves what the page has said.
+const quietly = (work, button) => act(work, button, false);

@@ -1,70 +1,59 @@
 // One thread as it is on the page: the events of transports/web/events.py go in, elements come out.
 "use strict";
 
-const OUTCOMES = {
-  answered: "", posted: "", merged: "Joined the answer before.", refused: "Not taken.", failed: "Failed.", stopped: "Stopped.",
-  withdrawn: "Deleted.", dead_letter: "Given up.", undelivered: "Could not be posted.",
+const STATES = {
+  waiting: "waits", running: "answering", answered: "", posted: "", merged: "Joined the answer before.", refused: "Not taken.",
+  failed: "Failed.", stopped: "Stopped.", withdrawn: "Deleted.", dead_letter: "Given up.", undelivered: "Could not be posted.",
 };
-// As in Slack: what one may regret is told from what goes on, and only one button of a question stands out.
+// As in Slack: one button of a question stands out, and what one may regret is marked.
 function styleOf(command, first) {
   if (command.startsWith("/deny")) return "quiet danger";
   return first && /^\/(approve|retry)/.test(command) ? "" : "quiet";
 }
 
-const TIME = new Intl.DateTimeFormat([], { hour: "numeric", minute: "2-digit" });
-const DATE = new Intl.DateTimeFormat([], { dateStyle: "full", timeStyle: "long" });
-const MONEY = new Intl.NumberFormat([], { style: "currency", currency: "USD", minimumFractionDigits: 2, maximumFractionDigits: 4 });
-const PERCENT = new Intl.NumberFormat([], { style: "percent" });
-const SIGNS = { waiting: "waits", running: "answering" };
-
 const PICTURE = /\.(png|jpe?g|gif|webp)$/i;
 
 function picture({ address, name }) {
   const image = el("img", { src: `${address}?picture`, alt: name, loading: "lazy" });
-  const link = el("a", { class: "picture", href: `${address}?picture`, target: "_blank" }, image);
+  const link = el("a.picture", { href: `${address}?picture`, target: "_blank" }, image);
   image.addEventListener("error", () => link.remove());
   return link;
 }
 
 function showSign(element, name, words) {
   element.dataset.done = "";
-  element.replaceChildren(icon(name), el("span", { class: "visually-hidden" }, `${words}:`));
+  element.replaceChildren(icon(name), el("span.visually-hidden", `${words}:`));
 }
 
 class Message {
-  constructor(id, actions) {
+  constructor(id) {
     this.id = id;
     this.state = "waiting";
-    this.actions = actions;
     this.parts = new Map();
-    this.own = el("div", { class: "text", dir: "auto" });
-    this.meta = el("p", { class: "meta" });
-    this.tools = el("div", { class: "tools" });
-    this.draft = el("div", { class: "draft", "aria-hidden": "true" });
-    this.wait = el("p", { class: "wait", role: "status" });
+    this.own = el("div.text", { dir: "auto" });
+    this.meta = el("p.meta");
+    this.tools = el("div.tools");
+    this.draft = el("div.draft", { "aria-hidden": "true" });
+    this.wait = el("p.wait", { role: "status" });
     this.shownBefore = el("div");
-    this.posts = el("div", { class: "posts" });
-    this.spent = el("p", { class: "meta" });
-    this.buttons = el("div", { class: "actions" });
-    this.regenerate = iconButton("refresh-cw", "Regenerate", () => this.actions.again(this, this.regenerate));
-    this.asked = el("article", { class: "person", "aria-label": "Message" }, this.own, this.meta);
-    this.element = el("li", { tabindex: "-1" }, this.asked, this.buttons, el("div", { class: "bot" }, this.tools, this.draft, this.shownBefore, this.wait, this.posts, this.spent));
-    this.element.id = `m-${id}`;
+    this.posts = el("div.posts");
+    this.spent = el("p.meta");
+    this.buttons = el("div.actions");
+    this.regenerate = iconButton("refresh-cw", "Regenerate", () => again(this, this.regenerate));
+    this.asked = el("article.person", { "aria-label": "Message" }, this.own, this.meta);
+    this.element = el("li", { tabindex: "-1", id: `m-${id}` }, this.asked, this.buttons, el("div.bot", this.tools, this.draft, this.shownBefore, this.wait, this.posts, this.spent));
     this.showState();
   }
 
-  apply(event) {
-    const act = this[`on_${event.op}`];
-    if (act) act.call(this, event);
-  }
+  apply(event) { this[`on_${event.op}`]?.(event); }
 
   on_message(event) {
     if (event.text != null) this.setText(event.text);
     if (event.at) this.at = event.at;
     if (event.replaces) this.replaces = event.replaces;
     if (event.files?.length) {
-      const names = event.files.map((file) => el("li", {}, `${file.name} (${size(file.size)})`));
-      this.part("sent", el("ul", { class: "files" }, ...names), this.asked);
+      const names = event.files.map((file) => el("li", `${file.name} (${size(file.size)})`));
+      this.part("sent", el("ul.files", ...names), this.asked);
     }
     this.showState();
   }
@@ -79,7 +68,7 @@ class Message {
 
   on_draft(event) {
     this.running();
-    while (this.draft.children.length <= event.part) this.draft.append(el("div", { class: "markdown" }));
+    while (this.draft.children.length <= event.part) this.draft.append(el("div.markdown"));
     for (const one of event.changes) change(this.draft.children[event.part], one);
   }
 
@@ -101,15 +90,13 @@ class Message {
 
   on_tool(event) {
     this.running();
-    const result = el("pre", { tabindex: "0" });
     const card = el(
-      "details", { class: "tool" },
-      el("summary", {}, el("span", { class: "sign" }, icon("clock")), event.label),
-      el("p", {}, el("strong", {}, event.name)),
+      "details.tool",
+      el("summary", el("span.sign", icon("clock")), event.label),
+      el("p", el("strong", event.name)),
       el("pre", { tabindex: "0", "aria-label": "Arguments" }, event.arguments || "(no arguments)"),
-      result,
+      el("pre", { tabindex: "0", "aria-label": "Result", hidden: true }),
     );
-    result.hidden = true;
     this.part(`tool ${event.call}`, card, this.tools);
   }
 
@@ -118,27 +105,24 @@ class Message {
     if (!card) return;
     showSign(card.querySelector(".sign"), event.ok ? "circle-check" : "circle-x", event.ok ? "done" : "did not work");
     card.classList.toggle("failed", !event.ok);
-    if (event.result) {
-      const result = card.querySelector("pre:last-child");
-      result.textContent = event.result;
-      result.hidden = false;
-      result.setAttribute("aria-label", "Result");
-    }
+    if (event.result) Object.assign(card.querySelector("pre:last-child"), { textContent: event.result, hidden: false });
   }
 
   on_post(event) {
     const choices = event.choices.map(({ command, label }, place) =>
-      el("button", { type: "button", class: styleOf(command, !place), click: (press) => this.actions.press(command, press.target) }, label));
+      el("button", { type: "button", class: styleOf(command, !place), click: ({ target }) => act(() => send(command), target) }, label));
     const own = event.key === event.id;
     this.isReply ||= own && event.kind === "reply";
+    const same = own ? event.same ?? 0 : 0; // blocks of the answer that are shown already stay what they are
+    const shown = [...this.draft.children].flatMap((part) => [...part.childNodes]).slice(0, same);
     const post = el(
       "article", { class: `post ${event.kind}${choices.length ? " asks" : ""}`, "aria-label": own ? "Answer" : choices.length ? "Question" : "Notice" },
-      el("div", { class: "markdown" }, ...this.shown(event, own), ...fromTree(event.tree.slice(own ? event.same ?? 0 : 0))),
-      choices.length ? el("div", { class: "choices", role: "group", "aria-label": "Your answer" }, ...choices) : null,
+      el("div.markdown", ...shown, ...fromTree(event.tree.slice(same))),
+      choices.length ? el("div.choices", { role: "group", "aria-label": "Your answer" }, ...choices) : null,
     );
     if (own) {
       this.written = event.text;
-      this.parts.get(`post ${event.key}`)?.remove(); // the answer of the thread's log stands above what was asked before it
+      this.parts.get(`post ${event.key}`)?.remove(); // what was asked before it stays above it
       this.parts.delete(`post ${event.key}`);
       this.draft.replaceChildren();
       this.clearWait();
@@ -147,46 +131,42 @@ class Message {
     colourAll(post);
   }
 
-  // The blocks of the answer that are shown already, for its post: they stay what they are.
-  shown(event, own) {
-    const blocks = [...this.draft.children].flatMap((part) => [...part.childNodes]);
-    return own ? blocks.slice(0, event.same ?? 0) : [];
-  }
-
   on_file(event) {
     const link = el("a", { href: event.address, download: event.name }, `${event.name} (${size(event.size)})`);
-    const where = event.elsewhere ? el("span", { class: "meta" }, " at another worker of the bot: its page has it") : null;
+    const where = event.elsewhere ? el("span.meta", " at another worker of the bot: its page has it") : null;
     const shown = PICTURE.test(event.name) ? picture(event) : null;
-    this.part(`file ${event.key}`, el("div", { class: "file" }, shown, el("p", {}, link, where)), this.posts);
+    this.part(`file ${event.key}`, el("div.file", shown, el("p", link, where)), this.posts);
   }
 
   on_picture(event) { this.part(`picture ${event.key}`, picture(event), this.asked); }
 
   on_spent(event) {
     this.model = event.model;
-    const cost = event.cost == null ? "cost unknown" : MONEY.format(event.cost);
-    const cached = event.cached ? `, ${PERCENT.format(event.cached)} cached` : "";
+    const cost = event.cost == null ? "cost unknown" : event.cost.toLocaleString([], { style: "currency", currency: "USD", maximumFractionDigits: 4 });
+    const cached = event.cached ? `, ${event.cached.toLocaleString([], { style: "percent" })} cached` : "";
     this.spent.textContent = `${event.model} · ${event.tokens.toLocaleString()} tokens${cached} · ${cost}`;
   }
 
-  on_closed(event) {
-    const post = this.parts.get(`post ${event.key}`);
-    post?.querySelector(".choices")?.remove();
-    post?.classList.remove("asks");
-    if (!post?.querySelector(".decision")) post?.append(el("p", { class: "meta decision" }, event.decision));
+  on_closed(event) { this.close(this.parts.get(`post ${event.key}`), event.decision); }
+
+  close(post, decision) {
+    if (!post) return;
+    post.classList.remove("asks");
+    post.querySelector(".choices, .decision")?.remove();
+    post.append(el("p.meta.decision", decision));
   }
 
   on_settled(event) {
-    if (event.outcome === "stopped" && this.state === "waiting") this.actions.dropped(this);
+    if (event.outcome === "stopped" && this.state === "waiting") dropped(this);
     this.state = event.outcome;
     if (["refused", "withdrawn"].includes(event.outcome)) this.replaces = ""; // the conversation is as it was
-    if (event.tree) this.part("shown", el("div", { class: "markdown stopped" }, ...fromTree(event.tree)), this.shownBefore);
+    if (event.tree) this.part("shown", el("div.markdown.stopped", ...fromTree(event.tree)), this.shownBefore);
     this.draft.replaceChildren();
     if (event.outcome === "withdrawn") this.posts.replaceChildren(); // its questions
     this.clearWait();
     for (const open of this.tools.querySelectorAll(".sign:not([data-done])")) showSign(open, "circle-x", "not done");
-    for (const choices of this.element.querySelectorAll(".notice .choices")) choices.replaceWith(el("p", { class: "meta" }, "Not decided."));
-    for (const post of this.element.querySelectorAll(".asks")) post.classList.remove("asks");
+    for (const post of this.posts.querySelectorAll(".notice.asks")) this.close(post, "Not decided.");
+    for (const post of this.posts.querySelectorAll(".asks")) post.classList.remove("asks");
     this.showState();
   }
 
@@ -202,7 +182,7 @@ class Message {
     this.wait.textContent = "";
   }
 
-  // Counts down a wait; the page calls it every second.
+  // The page calls it every second.
   tick() {
     if (this.until == null) return;
     const left = Math.ceil((this.until - Date.now()) / 1000);
@@ -216,7 +196,7 @@ class Message {
     this.asked.hidden ||= /^\/retry \S/.test(text); // a press
   }
 
-  // Puts an element in the place of an earlier one with the same key, or at the end of the parent.
+  // In the place of an earlier element with the same key, or at the end of the parent.
   part(key, element, parent) {
     const before = this.parts.get(key);
     if (before) before.replaceWith(element);
@@ -225,23 +205,23 @@ class Message {
   }
 
   showState() {
-    const word = SIGNS[this.state] ?? OUTCOMES[this.state] ?? this.state;
-    const time = this.at ? el("time", { datetime: this.at, title: DATE.format(new Date(this.at)) }, TIME.format(new Date(this.at))) : "";
+    const word = STATES[this.state] ?? this.state;
+    const at = new Date(this.at);
+    const whole = { dateStyle: "full", timeStyle: "long" };
+    const time = this.at ? el("time", { datetime: this.at, title: at.toLocaleString([], whole) }, at.toLocaleTimeString([], { timeStyle: "short" })) : "";
     this.meta.replaceChildren(time, time && word ? " · " : "", word);
     this.element.dataset.state = this.state;
-    this.buttons.replaceChildren(...this.waits ? [
-      iconButton("pencil", "Edit", () => this.actions.edit(this)),
-      iconButton("trash-2", "Delete", (press) => this.actions.remove(this, press.currentTarget)),
-    ] : this.isOver ? [
-      iconButton("pencil", "Edit", () => this.actions.edit(this)), ...this.parts.has("actions") ? [] : [this.regenerate],
-    ] : []);
-    if (this.state === "answered" && this.isReply && !this.parts.has("actions")) {
-      const judge = (verdict) => (press) => this.actions.judge(this, verdict, press.currentTarget);
+    const hasActions = this.parts.has("actions");
+    const pencil = iconButton("pencil", "Edit", () => edit(this));
+    const last = this.waits ? iconButton("trash-2", "Delete", (press) => remove(this, press.currentTarget)) : this.regenerate;
+    this.buttons.replaceChildren(...this.waits || this.isOver ? [pencil, hasActions ? "" : last] : []);
+    if (this.state === "answered" && this.isReply && !hasActions) {
+      const say = (verdict) => (press) => judge(this, verdict, press.currentTarget);
       this.part("actions", el(
-        "div", { class: "actions" },
+        "div.actions",
         copyButton("Copy answer", () => this.written), this.regenerate,
-        this.byModel ? el("span", { class: "feedback", role: "group", "aria-label": "Was this answer good?" },
-          iconButton("thumbs-up", "Good answer", judge("up")), iconButton("thumbs-down", "Bad answer", judge("down"))) : null,
+        this.byModel ? el("span.feedback", { role: "group", "aria-label": "Was this answer good?" },
+          iconButton("thumbs-up", "Good answer", say("up")), iconButton("thumbs-down", "Bad answer", say("down"))) : null,
         this.spent,
       ), this.posts.parentElement);
     }
@@ -263,15 +243,14 @@ class Message {
 }
 
 class Thread {
-  constructor(list, earlier, actions) {
+  constructor(list, earlier) {
     this.list = list;
     this.button = earlier;
-    this.actions = actions;
     this.messages = new Map();
     this.view = list.parentElement;
     this.follows = true;
     this.room = this.view.clientHeight;
-    // As a long draft or the keyboard of a phone takes its room, the end stays in sight. A scroll may be told after that.
+    // A long draft, or the keyboard of a phone, takes room: the end stays in sight. A scroll may be told after that.
     this.view.addEventListener("scroll", () => { if (this.view.clientHeight === this.room) this.follows = this.atEnd; });
     new ResizeObserver(() => {
       this.room = this.view.clientHeight;
@@ -298,33 +277,31 @@ class Thread {
   prepend(events) {
     const { view, list: { firstChild: first } } = this;
     const below = view.scrollHeight - view.scrollTop;
-    const shown = new Set(this.messages.keys());
-    this.replay(events.filter((event) => !shown.has(event.id)), first);
+    this.replay(events.filter((event) => !this.messages.has(event.id)), first);
     view.scrollTop = view.scrollHeight - below;
   }
 
   // Tells what is over already: nothing is given back for it.
   replay(events, before = null) {
-    const { dropped } = this.actions;
-    this.actions.dropped = () => {};
+    this.isReplay = true;
     for (const event of events) {
       if (event.op === "earlier") this.showEarlier(event.count);
       else this.message(event.id, before).apply(event);
     }
-    this.actions.dropped = dropped;
+    this.isReplay = false;
     this.fold();
   }
 
-  // What another message took the place of is an earlier version, with all that followed up to that one.
+  // What another message took the place of is an earlier version, with all that followed it.
   fold() {
     for (const fold of this.list.querySelectorAll(".earlier")) fold.replaceWith(...fold.querySelector("ol").children);
     for (const { id } of [...this.list.children]) {
       const message = this.messages.get(id.slice(2));
       const first = this.messages.get(message.replaces);
       if (!message.replaces || (first && first.element.parentElement !== this.list)) continue;
-      const past = [];
-      for (let item = message.element; item && item !== first?.element;) if (item = item.previousElementSibling) past.unshift(item);
-      message.fold ??= el("li", { class: "earlier" }, el("details", { class: "tool" }, el("summary", {}, icon("history"), "Earlier version"), el("ol")));
+      const all = [...this.list.children];
+      const past = all.slice(Math.max(0, all.indexOf(first?.element)), all.indexOf(message.element));
+      message.fold ??= el("li.earlier", el("details.tool", el("summary", icon("history"), "Earlier version"), el("ol")));
       message.fold.querySelector("ol").replaceChildren(...past);
       if (past.length) message.element.before(message.fold);
       const files = first?.parts.get("sent");
@@ -346,7 +323,7 @@ class Thread {
         this.replay(event.events);
         this.view.scrollTop = scrollTop;
       } else if (event.op === "told") {
-        this.actions.told(event.text);
+        told(event.text);
       } else if (event.id) {
         this.message(event.id).apply(event);
         if (event.replaces || (event.op === "settled" && this.message(event.id).fold)) this.fold();
@@ -358,7 +335,7 @@ class Thread {
   message(id, before = null) {
     let message = this.messages.get(id);
     if (!message) {
-      message = new Message(id, this.actions);
+      message = new Message(id);
       this.messages.set(id, message);
       this.list.insertBefore(message.element, before);
     }
@@ -377,7 +354,4 @@ class Thread {
   }
 }
 
-function size(bytes) {
-  if (bytes >= 1e6) return `${(bytes / 1e6).toFixed(1)} MB`;
-  return bytes >= 1e3 ? `${Math.round(bytes / 1e3)} KB` : `${bytes} bytes`;
-}
+const size = (bytes) => bytes.toLocaleString([], { notation: "compact", style: "unit", unit: "byte", unitDisplay: "narrow" });
