@@ -94,7 +94,8 @@ class WebTransport:
         self._talk = Talk(
             self.name, files, history, options.commands, now, options.most_file_bytes, open_notes, notices
         )
-        self._titles = Titles(title, self._talk.notes, self._talk.tell) if title else None
+        self.notes = self._talk.notes
+        self._titles = Titles(title, self.notes, self._talk.tell) if title else None
         self._talk.files_are_apart = files_are_apart
         self._connected = anyio.Event()
         self._stopped = False

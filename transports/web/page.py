@@ -57,6 +57,7 @@ def make_page(host: TransportHost) -> WebTransport:
         worker=storage.worker,
         transports=tuple(served(settings)),
         workers=partial(_workers, settings, environ),
+        notes=lambda person: page.notes.of(person),  # noqa: PLW0108 - the page is made below
     )
     options = Options(
         address=address_of(given),
@@ -73,7 +74,7 @@ def make_page(host: TransportHost) -> WebTransport:
         list_models=ModelList(host.current, host.models, storage.states).of,
         demo=host.models[:1] == [OFFLINE],
     )
-    return WebTransport(
+    page = WebTransport(
         options,
         ThreadHistory(settings, environ),
         partial(storage.states.open, "web", WebState()),
@@ -84,6 +85,7 @@ def make_page(host: TransportHost) -> WebTransport:
         files_are_apart=storage.notices is not None and given.files is None,
         title=TitleModel(host.agents, given.titles_model).title if given.titles else None,
     )
+    return page
 
 
 def _workers(settings: Settings, environ: Mapping[str, str]) -> Sequence[WorkerRow]:

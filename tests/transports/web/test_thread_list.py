@@ -65,6 +65,7 @@ async def test_a_title_a_pin_and_the_archive_outlive_a_restart_and_every_tab_see
         await say_of(ann, first, title=" My\u202e first\nthread " + "x" * 100)
         told = await tab.until("list", thread=first, deleted=False)
         assert told["title"] == ("My first thread " + "x" * 100)[:80]
+        assert told["title"] in (await ann.get("/look/threads")).text
         await say_of(ann, first, pinned=True)
         await tab.until("list", thread=first, pinned=True)
         await say_of(ann, second, archived=True)

@@ -20,7 +20,7 @@ All of it is read from the store, as the commands read it. A page holds a bounde
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -55,7 +55,7 @@ from bot.reports.thread import Summary, entries, journal, summary, tools_used, w
 from bot.reports.usage import By, Report, period, reports
 from bot.store.reader import Reader, WorkerRow
 from threads.journal.records import Received
-from threads.model import with_quoted
+from threads.model import ThreadId, with_quoted
 from transports.web.look.circuits import KINDS, Opening, minutes_open, openings
 from transports.web.look.summary import LIMITS, Trouble, grade, headline, troubles, used_share
 from transports.web.look.turns import (
@@ -67,6 +67,7 @@ from transports.web.look.turns import (
     Turns,
     seconds_between,
 )
+from transports.web.thread_list import ThreadNote
 
 ROWS = 100
 """Rows of a table; what is older is a filter away, or on the command line."""
@@ -103,13 +104,18 @@ class _Trouble:
     openings: Sequence[Opening]
 
 
+async def no_notes(_: str) -> Mapping[str, ThreadNote]:
+    """Return that nothing is said of any thread."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Views:
     """``status`` returns the status of the running bot; call it on the event loop. ``mask`` hides secrets.
 
     ``worker`` is the name of the process, if it shares its store with others: the status is its own. ``transports``
     are the names of those that are served, to choose from. ``workers`` reads those of a shared store, and may raise
-    OSError.
+    OSError. ``notes`` returns what a person of the page says of their threads, by their roots.
     """
 
     name: str
@@ -122,6 +128,7 @@ class Views:
     worker: str = ""
     transports: Sequence[str] = ()
     workers: Callable[[], Sequence[WorkerRow]] = tuple
+    notes: Callable[[str], Awaitable[Mapping[str, ThreadNote]]] = no_notes
 
     def routes(self) -> Sequence[BaseRoute]:
         return [
@@ -255,7 +262,14 @@ class Views:
         return Recent(found[::-1])
 
     async def _titles(self, threads: Iterable[str]) -> Mapping[str, str]:
-        return await anyio.to_thread.run_sync(self._turns.titles, self.open_reader, [*threads])
+        """Return the titles of threads: what their person or a model says, or the first words."""
+        names = {name for name in threads if name.count(":") > 2}  # a damaged record may name anything
+        titles = await anyio.to_thread.run_sync(self._turns.titles, self.open_reader, names)
+        for name in names:
+            thread = ThreadId.parse(name)
+            if thread.transport == "web" and (note := (await self.notes(thread.channel)).get(thread.root)):
+                titles[name] = self.mask(note.title) or titles.get(name, "")
+        return titles
 
     async def _events(self, request: Request) -> Response:
         last = request.headers.get("last-event-id", "")
