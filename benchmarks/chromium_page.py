@@ -6,6 +6,9 @@
 | frames of a streaming answer   | 20,000 lines in Markdown; the time between frames while they come           |
 | first text                     | from the first piece of the model's answer to its letters on the page       |
 | memory                         | of the page's script, after each tenth of a long stream                     |
+
+With `--minutes` it only streams answers for so long, one after the other at the pace of a model, and shows at each
+tenth what the page and the bot hold. With `--film FOLDER` it keeps pictures of an answer that comes.
 """
 
 from __future__ import annotations
@@ -14,11 +17,15 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections import deque
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import anyio
 from playwright.async_api import Page
 
+from tests.fakes.http import Reply, Wait
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.serving import compatible
 from tests.transports.web.chromium import browsing
@@ -94,10 +101,90 @@ async def stream(site: Site, page: Page, lines: int) -> list[float]:
     return list(await page.evaluate("frames_ms"))
 
 
+class Paced:
+    """A model that writes answers of 60 lines, a piece every *pause_s* seconds."""
+
+    def __init__(self, pause_s: float) -> None:
+        self._pause_s = pause_s
+        self._held = deque[anyio.Event]()
+
+    def reply(self, _: object) -> Reply:
+        whole = chat_answer(Text(answer(60), 60))
+        held = [anyio.Event() for _ in whole.steps]
+        self._held.extend(held)
+        return replace(whole, steps=tuple(chain(*zip(map(Wait, held), whole.steps, strict=True))))
+
+    async def run(self) -> None:
+        while True:
+            await anyio.sleep(self._pause_s)
+            if self._held:
+                self._held.popleft().set()
+
+
+async def stream_for(site: Site, page: Page, minutes: float) -> None:
+    """Ask for one answer after the other, for so many minutes."""
+    browser = await page.context.new_cdp_session(page)
+    await browser.send("Performance.enable")
+    async with Visitor(site) as ann:
+        await ann.enter()
+        began, told, answers = time.monotonic(), 0, 0
+        async with ann.events("aaaa") as events:
+            while (passed := (time.monotonic() - began) / 60) < minutes:
+                if passed >= told * minutes / 10:
+                    told += 1
+                    await browser.send("HeapProfiler.collectGarbage")
+                    found = (await browser.send("Performance.getMetrics"))["metrics"]
+                    held = {one["name"]: one["value"] for one in found}
+                    bot_mb = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+                    print(
+                        f"  {passed:5.1f} min, {answers:4} answers: script {held['JSHeapUsedSize'] / 1e6:.1f} MB, "
+                        f"{held['Nodes']:,.0f} nodes, bot and benchmark {bot_mb:.0f} MB",
+                        flush=True,
+                    )
+                answers += 1
+                await events.until("settled", id=await ann.say(f"question {answers}", "aaaa"))
+
+
+async def film(site: Site, page: Page, folder: Path) -> None:
+    """Keep a picture of the page every 300 ms while an answer comes, and after it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    async with Visitor(site) as ann:
+        await ann.enter()
+        await ann.say("Tell me of these cities.", "aaaa")
+        for number in range(20):
+            await page.screenshot(path=folder / f"{number:02}.png")
+            await anyio.sleep(0.3)
+
+
+async def stream_at_a_pace(options: argparse.Namespace) -> None:
+    model = Paced(0.05 if options.film else 0.1)
+    async with FakeOpenAI(model.reply) as api, anyio.create_task_group() as tasks:
+        tasks.start_soon(model.run)
+        fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
+        with tempfile.TemporaryDirectory() as folder:
+            async with (
+                serving_page(Path(folder), fields, model="local/m") as site,
+                browsing(site) as page,
+            ):
+                await page.goto(f"{site.url}/#aaaa")
+                await (
+                    film(site, page, options.film)
+                    if options.film
+                    else stream_for(site, page, options.minutes)
+                )
+        tasks.cancel_scope.cancel()
+
+
 async def main() -> None:
     asked = argparse.ArgumentParser(prog="benchmarks.chromium_page")
     asked.add_argument("--lines", type=int, default=LINES)
-    lines = asked.parse_args().lines
+    asked.add_argument("--minutes", type=float)
+    asked.add_argument("--film", type=Path)
+    options = asked.parse_args()
+    if options.minutes or options.film:
+        await stream_at_a_pace(options)
+        return
+    lines = options.lines
     with tempfile.TemporaryDirectory() as folder:
         async with FakeOpenAI(lambda _: chat_answer(Text(answer(12)))) as api:
             fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
