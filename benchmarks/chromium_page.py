@@ -121,7 +121,7 @@ class Paced:
                 self._held.popleft().set()
 
 
-async def stream_for(site: Site, page: Page, minutes: float) -> None:
+async def stream_for(site: Site, page: Page, api: FakeOpenAI, minutes: float) -> None:
     """Ask for one answer after the other, for so many minutes."""
     browser = await page.context.new_cdp_session(page)
     await browser.send("Performance.enable")
@@ -142,6 +142,7 @@ async def stream_for(site: Site, page: Page, minutes: float) -> None:
                         flush=True,
                     )
                 answers += 1
+                api.requests.clear()  # each has the whole conversation
                 await events.until("settled", id=await ann.say(f"question {answers}", "aaaa"))
 
 
@@ -170,7 +171,7 @@ async def stream_at_a_pace(options: argparse.Namespace) -> None:
                 await (
                     film(site, page, options.film)
                     if options.film
-                    else stream_for(site, page, options.minutes)
+                    else stream_for(site, page, api, options.minutes)
                 )
         tasks.cancel_scope.cancel()
 
