@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from bot.cli.extensions import extensions
+from bot.cli.schema import schema
 from bot.cli.serve import ask, chat, run
-from bot.cli.settings import check, schema
 from bot.config.built_in_extensions import BUILT_IN
 from bot.config.network import normalize_proxies
 from bot.host.invocation import Program, find_settings
@@ -125,5 +124,5 @@ async def _serve(settings: Settings, transport: Transport) -> None:
     await serve(with_owner(settings), {}, model=settings.model, make_transports=lambda _: [transport])
 
 
-for command in (chat, ask, run, check, schema, extensions):
+for command in (chat, ask, run, schema):
     main.add_command(command)

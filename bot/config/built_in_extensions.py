@@ -38,7 +38,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "anthropic": BuiltIn("bot.extensions.anthropic.extension", models=("anthropic",)),
     "backup": BuiltIn("bot.extensions.backup.extension", commands=("backup", "restore")),
     "browser": BuiltIn("bot.extensions.browser.extension", tools=("browser",)),
-    "doctor": BuiltIn("bot.extensions.doctor.extension", commands=("doctor",)),
+    "doctor": BuiltIn("bot.extensions.doctor.extension", commands=("check", "doctor", "extensions")),
     "documents": BuiltIn("bot.extensions.documents.extension"),
     "files": BuiltIn("bot.extensions.files.extension", tools=("files",)),
     "mcp": BuiltIn("bot.extensions.mcp.extension", keys=("mcp_servers",), commands=("mcp",)),

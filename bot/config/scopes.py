@@ -138,12 +138,6 @@ def enabled_anywhere(settings: Settings) -> frozenset[str]:
     return frozenset((*settings.tools.enabled, *scoped))
 
 
-def roles_in(settings: Settings) -> frozenset[str]:
-    """Return the roles that grant access to anything."""
-    scoped = (role for scope in settings.scopes.values() for role in scope.access.roles)
-    return frozenset((*settings.access.roles, *scoped))
-
-
 class CurrentSettings:
     """The settings that hold now. A change replaces all of them at once.
 

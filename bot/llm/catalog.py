@@ -26,6 +26,9 @@ T = TypeVar("T")
 Rate = Callable[[Usage], float]
 """Returns the cost of a call's usage in USD, at the prices when the call began."""
 
+SHORT, PER_MILLION = 1_000, 1_000
+"""Tokens for which no price for a long prompt holds, and how often a million has them."""
+
 TEXT_ONLY = (
     *("claude-2", "claude-instant", "gpt-3.5", "gpt-4-0", "gpt-4-32k", "o1-mini", "o1-preview", "o3-mini"),
     *("llama2", "llama3:", "llama3.1", "llama3.3", "codellama", "tinyllama", "gemma2", "mistral:", "mixtral"),
@@ -89,6 +92,11 @@ class Catalog:
         if prices is not None and prices.input_mtok is not None and prices.output_mtok is not None:
             return partial(_by_list, prices)
         return None
+
+    def prices(self, name: str) -> tuple[float, float] | None:
+        """Return what a million tokens of a short prompt, and of an answer, cost in USD; None if that is unknown."""
+        rate = self.rate(name)
+        return rate and (rate(Usage(input=SHORT)) * PER_MILLION, rate(Usage(output=SHORT)) * PER_MILLION)
 
     def own_rate(self, name: str) -> Rate | None:
         """Return the rate that the settings give a model; None if they leave it to the price list."""

@@ -99,11 +99,6 @@ def parse_time(text: str, zone: str, now: datetime) -> datetime:
         raise ToolInvalidInput(
             f"That is past: it is {now.astimezone(UTC):%Y-%m-%d %H:%M} UTC now.", suggestion=_TIME
         )
-    return within_a_year(at, now)
-
-
-def within_a_year(at: datetime, now: datetime) -> datetime:
-    """Return the time; raises `ToolInvalidInput` if it is too far ahead."""
     if at > now + HORIZON:
         raise ToolInvalidInput("That is more than a year ahead.", suggestion="Choose an earlier time.")
     return at

@@ -8,7 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TextIO, cast
@@ -21,17 +21,15 @@ from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.host.extension import thread_commands
 from bot.host.model_settings import offered, used
-from bot.host.store_reader import open_reader
 from bot.llm.detect_model import with_model
 from bot.observe.live_parts import LiveParts
 from bot.observe.logs import configure_logging
 from bot.ports.config_error import ConfigInvalid
-from bot.reports.thread import waiting
 from bot.routing.commands import with_extensions
 from bot.wiring.app import serve
+from bot.wiring.chat_lookups import lookups
 from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
-from threads.model import ThreadId
 from transports.base.transport import CONSOLE_USER
 from transports.console import Console
 
@@ -54,14 +52,12 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
         raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     session = format(time.time_ns() // 1_000_000, "x")
-    completions = ["/model default", *(f"/model {name}" for name in offered(settings, model))]
     console = Console(
         session=session,
         history_file=settings.data / "console-history",
         commands=with_extensions(thread_commands(settings)),
-        completions=completions,
         attached=settings.data / "attached",
-        asked=partial(asked_before, settings, environ),
+        lookups=lookups(settings, environ, offered(settings, model)),
     )
     say = to_person if console.interactive else partial(print, file=sys.stderr, flush=True)
     say_model(model, reason, settings.data, say)
@@ -111,13 +107,6 @@ def to_person(text: str) -> None:
         columns = shutil.get_terminal_size().columns
         text = textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False)
     print(text, flush=True)  # noqa: T201
-
-
-def asked_before(settings: Settings, environ: Mapping[str, str], thread: ThreadId, message_id: str) -> str:
-    """Return the text of a message that has no outcome yet; blank for any other. Blocking."""
-    with closing(open_reader(settings, environ)) as reader:
-        texts = (one.text for one in waiting(reader, str(thread)) if one.message_id == message_id)
-        return next(texts, "")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from bot.budget.accounts import Account
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolDenied, ToolError
-from bot.ports.model import Completion, Model, Request, TurnModelWrapper, Usage
+from bot.ports.model import Completion, ModelWrapper, Request, TurnModelWrapper, Usage
 from bot.ports.risk import Risk
 from bot.ports.tool import Arguments, Changing, Checking, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
@@ -67,16 +67,11 @@ def _took(pending: PendingMessage, end: Settled) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedModel:
+class ObservedModel(ModelWrapper):
     """A `Model` that reports each call and its cost."""
 
-    model: Model
     account: Account
     observing: Observing
-
-    @property
-    def name(self) -> str:
-        return self.model.name
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         usage, spent = self.account.usage, self.account.spent_usd

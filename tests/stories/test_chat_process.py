@@ -14,8 +14,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+
+from bot.config.load import load
+from bot.wiring.chat_lookups import PastChats, lookups
+from transports.console.parse import thread_id
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60
@@ -99,11 +104,19 @@ def test_a_question_to_a_pipe_is_declined_with_a_word(tmp_path):
     assert b"(I had a question, but nobody can be asked here.)" in done.stdout
 
 
-def test_ten_piped_lines_give_ten_answers_in_order(tmp_path):
+def test_a_chat_that_begins_again_finds_its_threads_and_what_was_said_last_in_each(tmp_path):
     offline(tmp_path)
-    done = chat(tmp_path, b"".join(b"tell me about line-%d please\n" % n for n in range(10)))
-    assert done.returncode == 0, done.stderr
-    assert re.findall(rb"line-(\d)", done.stdout) == [b"%d" % n for n in range(10)]
+    said = b"hello\n/status\n/thread work\none\nkeep my-own-secret\n/thread anew\nhello\n/new\n"
+    assert chat(tmp_path, said).returncode == 0
+    settings = load(tmp_path / "settings.json", environ={}).settings
+    found = lookups(settings, {"OPENAI_API_KEY": "my-own-secret"}, ["offline/demo"])
+    main, work, *others = (found.last(thread_id(name)) for name in ("main", "work", "anew", "never"))
+    assert (main.asked, main.answer[:6], others) == ("hello", "Hello!", [None, None])
+    assert (work.asked, "my-own" in work.answer) == ("keep [masked]", False)
+    threads = {name: about.removeprefix(f"{main.at[:10]} ")[7:] for name, about in found.threads().items()}
+    assert threads == {"anew": "hello", "work": "one", "main": "hello"}
+    assert found.models() == {"default": "the usual one", "offline/demo": "free"}
+    assert PastChats(Mock(side_effect=OSError), str).threads() == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])

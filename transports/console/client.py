@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TextIO
 
 import anyio.to_thread
@@ -17,7 +18,8 @@ from threads.model import Attachment, Author, Earlier, Outgoing, Sink, ThreadId,
 from transports.base.transport import CONSOLE_USER, Capabilities, LinkState
 from transports.console import files
 from transports.console.ask import Ask, OneQuestion
-from transports.console.parse import BOT_COMMANDS, Sender
+from transports.console.lookups import NOTHING, Lookups
+from transports.console.parse import Sender
 from transports.console.pipe import Pipe
 from transports.console.streams import Streams
 
@@ -25,16 +27,12 @@ if TYPE_CHECKING:
     from transports.console.terminal import Terminal
 
 
-"""The id of the one person at a console."""
-
-
 class Console:
     """A chat with the person at this terminal, or through a pipe.
 
     ``session`` must be unique in the data folder: message ids begin with it. ``history_file`` stores what is typed,
-    mode 0600. ``commands`` are those of the bot, with their meanings, for ``/help`` and completion; ``completions``
-    are more. ``attached`` is the folder for files from the bot, if it may send any. ``asked`` returns the text of a
-    message of an earlier session, which a terminal shows above its answer; it may block. ``interactive`` overrides
+    mode 0600. ``commands`` are those of the bot, with their meanings, for ``/help`` and completion. ``attached`` is
+    the folder for files from the bot, if it may send any. ``lookups`` are for a terminal. ``interactive`` overrides
     the check of the streams. With a ``question`` that is all that is asked.
     """
 
@@ -45,11 +43,9 @@ class Console:
         *,
         session: str,
         history_file: Path | None = None,
-        author: str = "",
-        commands: Mapping[str, str] = BOT_COMMANDS,
-        completions: Sequence[str] = (),
+        commands: Mapping[str, str] = MappingProxyType({}),
         attached: Path | None = None,
-        asked: Callable[[ThreadId, str], str] | None = None,
+        lookups: Lookups = NOTHING,
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
@@ -67,7 +63,7 @@ class Console:
             asks=self.interactive or bool(question and question.yes),
             files=attached is not None,
         )
-        sender = Sender(session, Author(CONSOLE_USER, author))
+        sender = Sender(session, Author(CONSOLE_USER))
         self._frontend: Ask | Pipe | Terminal
         if question:
             self._frontend = Ask(sender, Streams(*streams), question)
@@ -75,7 +71,7 @@ class Console:
             # prompt_toolkit and rich take 0.2 s to import; a pipe must not wait for them.
             from transports.console.terminal import Terminal  # noqa: PLC0415
 
-            self._frontend = Terminal(sender, commands, completions, history_file, asked, (stdin, stdout))
+            self._frontend = Terminal(sender, commands, history_file, lookups, (stdin, stdout))
         else:
             self._frontend = Pipe(sender, Streams(*streams), commands)
 

@@ -21,7 +21,9 @@ LEAST_COLUMNS = 20
 
 KEYS: Mapping[str, str] = {
     "Alt-Enter": "a new line in the same message; lines that are pasted stay together",
+    "Escape": "close a list, or stop what is running",
     "Ctrl-C": "stop what is running, or clear the line; with neither, twice leaves",
+    "Space": "after /thread or /model: choose from a list; type on to narrow it down, Down and Enter take one",
 }
 """Keys at a terminal."""
 
@@ -30,11 +32,6 @@ OWN_COMMANDS: Mapping[str, str] = {
     "/attach PATH": "send a file with your next message (at a terminal); without a path, send none",
     "/help": "show this list",
     "/quit": "leave (also Ctrl-D)",
-}
-BOT_COMMANDS: Mapping[str, str] = {
-    "/stop": "stop what is running in this thread (also Escape or Ctrl-C)",
-    "/status": "show what is going on",
-    "/new": "forget this conversation and start over",
 }
 
 AT_ONCE = frozenset({"stop", "status", "approve", "deny"})
@@ -89,7 +86,7 @@ def thread_id(name: str) -> ThreadId:
     return ThreadId("console", "local", "tty", name)
 
 
-def action(line: str, commands: Mapping[str, str] = BOT_COMMANDS) -> Action | None:
+def action(line: str, commands: Mapping[str, str] = MappingProxyType({})) -> Action | None:
     """Return what a line asks for, or None for a blank line; *commands* are those of the bot."""
     match line.split(maxsplit=1):
         case []:

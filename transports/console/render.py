@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from io import StringIO
+from textwrap import indent
 from typing import ClassVar, assert_never
 
 from markdown_it import MarkdownIt
@@ -21,6 +22,7 @@ from threads.model import Choice, Outgoing
 from transports.base.model_forms import with_model_forms
 from transports.base.tables import with_whole_rows
 from transports.base.text import without_controls
+from transports.console.lookups import Exchange
 
 _PADDING = re.compile(r" *(\x1b\[0m)?(?:\x1b\[[0-9;]+m *\x1b\[0m| )*$", re.MULTILINE)
 """Blanks at the end of a line, in colours or not."""
@@ -29,6 +31,9 @@ _ANSWER = re.compile(r"(/approve|/deny) q[0-9a-f]{8}(?: once)?|/answer q[0-9a-f]
 
 MAX_MARKDOWN = 50_000
 """Characters; a longer text is not laid out, which would take too long."""
+
+FIRST_ROWS, LAST_ROWS, RECALLED = 8, 4, 4_000
+"""What is shown of what was said before this chat: rows at the beginning and at the end, of so many characters."""
 
 
 class _PlainHeading(Heading):
@@ -123,6 +128,31 @@ def note(text: str, width: int, *, colour: bool = True) -> str:
     return _styled(without_controls(text), "dim", width, colour=colour) + "\n"
 
 
+def table(text: str, width: int, *, colour: bool = True) -> str:
+    """Return a note whose lines are cut where the window ends."""
+    lines = Text(without_controls(text), "dim" if colour else "", no_wrap=True, overflow="ellipsis")
+    return _printed(lines, width, colour=colour) + "\n"
+
+
+def recall(last: Exchange, width: int, *, colour: bool = True) -> str:
+    """Return what was said last before this chat, dimmed, without the middle of what is long."""
+    asked = _without_middle(without_controls(f"· Last time ({last.at}) you said: {last.asked}"))
+    answer = _without_middle(without_controls(last.answer).strip("\n"))
+    shown = _markdown(_ChatMarkdown, answer, width - 2, colour=colour, style="dim")
+    return _ends(_styled(asked, "dim", width, colour=colour)) + indent(_ends(shown), "  ") + "\n"
+
+
+def _without_middle(text: str) -> str:
+    half = RECALLED // 2
+    return text if len(text) <= RECALLED else f"{text[:half]}\n\n…\n\n{text[-half:]}"
+
+
+def _ends(text: str) -> str:
+    rows = text.splitlines(keepends=True)
+    is_long = len(rows) > FIRST_ROWS + LAST_ROWS + 1
+    return "".join([*rows[:FIRST_ROWS], "…\n", *rows[-LAST_ROWS:]] if is_long else rows)
+
+
 def draft(text: str, width: int, rows: int, *, tools: Sequence[str] = (), colour: bool = True) -> str:
     """Return the last *rows* lines of what is still written, below the lines about *tools*.
 
@@ -169,10 +199,10 @@ def _parsed(text: str) -> list[Token]:
     return with_model_forms(parser).parse(with_whole_rows(text))
 
 
-def _markdown(kind: type[_ChatMarkdown], text: str, width: int, *, colour: bool) -> str:
+def _markdown(kind: type[_ChatMarkdown], text: str, width: int, *, colour: bool, style: str = "none") -> str:
     if len(text) > MAX_MARKDOWN:
         return text + "\n"
-    markdown = kind("", code_theme="ansi_dark", hyperlinks=False)
+    markdown = kind("", code_theme="ansi_dark", style=style, hyperlinks=False)
     markdown.parsed = _parsed(text)
     for token in markdown.parsed:
         if token.type == "html_block":

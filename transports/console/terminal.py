@@ -10,9 +10,9 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TextIO, assert_never
 
@@ -23,7 +23,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application.current import get_app
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_completions, has_focus, is_searching
@@ -50,6 +50,7 @@ from threads.model import (
     TurnSettled,
 )
 from transports.console import files, parse, render
+from transports.console.lookups import Lookups
 from transports.console.view import View
 
 REDRAW_S = 0.05
@@ -76,13 +77,13 @@ class Terminal:
         self,
         sender: parse.Sender,
         commands: Mapping[str, str],
-        completions: Sequence[str],
         history_file: Path | None,
-        asked: Callable[[ThreadId, str], str] | None,
+        lookups: Lookups,
         streams: tuple[TextIO | None, TextIO | None],
     ) -> None:
-        self._asked = asked
-        self._sender, self._commands, self._more = sender, commands, completions
+        self._sender, self._commands, self._lookups = sender, commands, lookups
+        self._stored: Mapping[str, str] | None = None
+        """The stored threads, once they are looked up for a prompt."""
         self._view = View(parse.FIRST_THREAD)
         self._unsent: MemoryObjectSendStream[Incoming]
         self._attachments: list[Attachment] = []
@@ -99,7 +100,8 @@ class Terminal:
             bottom_toolbar=self._toolbar,
             placeholder=self._placeholder,
             history=self._history,
-            completer=WordCompleter(self._completions, sentence=True),
+            completer=_Choices(self._choices),
+            complete_in_thread=True,
             complete_while_typing=Condition(self._is_command),
             key_bindings=self._keys(),
             refresh_interval=TICK_S,
@@ -154,11 +156,10 @@ class Terminal:
 
     async def _question_of(self, outgoing: Outgoing) -> list[str]:
         """Return the line above an answer to an earlier session, whose question is not on this screen."""
-        if self._asked is None or outgoing.kind == "notice" or not outgoing.reply_to:
+        about = outgoing.reply_to
+        if outgoing.kind == "notice" or not about or self._sender.sent(about):
             return []
-        if self._sender.sent(outgoing.reply_to):
-            return []
-        text = await anyio.to_thread.run_sync(self._asked, outgoing.thread, outgoing.reply_to)
+        text = await anyio.to_thread.run_sync(self._lookups.asked, outgoing.thread, about)
         asked = " ".join(text.split())
         return [f"You asked: {asked[:MAX_QUOTED]}{'…' * (len(asked) > MAX_QUOTED)}"] if asked else []
 
@@ -180,7 +181,9 @@ class Terminal:
 
     async def _converse(self) -> None:
         await self._note(f"Thread {self._view.current}. /help lists the commands, Ctrl-D leaves.")
+        await self._recall()
         while True:
+            self._stored = None
             if fault := self._history.pop_fault():
                 await self._note(f"What you type is not kept for next time: {fault}.")
             self._leaving = False
@@ -204,9 +207,12 @@ class Terminal:
             case "switch":
                 self._view.switch_to(action.text)
                 self._take_dropped()
+                await self._recall()
                 await self._print_finished()
             case "list":
-                await self._note(self._view.listing())
+                stored = await anyio.to_thread.run_sync(self._lookups.threads)
+                listing = self._view.listing(stored)
+                await self._print_own(render.table(listing, self._width, colour=self._colour))
             case "attach":
                 await self._attach(action.text)
             case "help":
@@ -218,6 +224,15 @@ class Terminal:
             case _:
                 assert_never(action.kind)
         return True
+
+    async def _recall(self) -> None:
+        """Show what was said last in the current thread, if this screen has not shown it yet."""
+        thread = self._view.thread
+        if not thread.recalled:
+            thread.recalled = True
+            here = parse.thread_id(self._view.current)
+            if last := await anyio.to_thread.run_sync(self._lookups.last, here):
+                await self._print_own(render.recall(last, self._width, colour=self._colour))
 
     async def _attach(self, path: str) -> None:
         if not path:
@@ -315,9 +330,23 @@ class Terminal:
     def _toolbar(self) -> str:
         return set_cell_size(self._view.status(time.monotonic()), self._width)
 
-    def _completions(self) -> list[str]:
-        known = dict.fromkeys(command.split()[0] for command in (*parse.OWN_COMMANDS, *self._commands))
-        return [*known, *self._more, *(f"/thread {name}" for name in self._view.threads)]
+    def _choices(self, command: str) -> Mapping[str, str]:
+        """Return what may follow a command, or all commands, each with a few words. It may block."""
+        match command:
+            case "/thread":
+                if self._stored is None:
+                    self._stored = self._lookups.threads()
+                return {**dict.fromkeys(self._view.threads, ""), **self._stored}
+            case "/model":
+                return self._models
+            case "":
+                usages = {**parse.OWN_COMMANDS, **self._commands}
+                return {"".join(usage.partition(" ")[:2]): meaning for usage, meaning in usages.items()}
+        return {}
+
+    @cached_property
+    def _models(self) -> Mapping[str, str]:
+        return self._lookups.models()
 
     @property
     def _width(self) -> int:
@@ -351,6 +380,21 @@ class Terminal:
                 raise TransportRejected(f"the terminal is gone: {error.strerror}") from error
 
 
+class _Choices(Completer):
+    """Completes a command, and what may follow it, by its name or the words about it."""
+
+    def __init__(self, choices: Callable[[str], Mapping[str, str]]) -> None:
+        self._choices = choices
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
+        command, space, typed = document.text_before_cursor.partition(" ")
+        for name, about in self._choices(command if space else "").items():
+            if space and typed.lower() in f"{name} {about}".lower():
+                yield Completion(name, -len(typed), display_meta=about)
+            elif not space and name.startswith(command):
+                yield Completion(name, -len(command), display_meta=about)
+
+
 def _enter(event: KeyPressEvent) -> None:
     """Take a chosen completion, send a typed message, or end a line of pasted text.
 
@@ -363,6 +407,8 @@ def _enter(event: KeyPressEvent) -> None:
         buffer.insert_text("\n")
     elif buffer.complete_state and buffer.complete_state.current_completion:
         buffer.complete_state = None
+        if buffer.text.endswith(" "):
+            buffer.start_completion()  # with what may follow
     else:
         buffer.validate_and_handle()
 

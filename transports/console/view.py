@@ -8,6 +8,7 @@ printed above it.
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from threads.model import (
@@ -109,7 +110,8 @@ class ThreadView:
     """One thread. ``questions`` are the keys of those that are open.
 
     A stop gives back the ``dropped`` messages that waited. What was ``shown`` of an answer goes above the next post.
-    ``used`` is the model of the newest answer, and what that has cost.
+    ``used`` is the model of the newest answer, and what that has cost. It is ``recalled`` once what was said before
+    is shown.
     """
 
     live: LiveTurn | None = None
@@ -117,6 +119,7 @@ class ThreadView:
     dropped: list[Incoming] = field(default_factory=list)
     shown: str = ""
     used: str = ""
+    recalled: bool = False
     unread: int = 0
     tool_lines: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_TOOL_LINES))
     questions: set[str] = field(default_factory=set)
@@ -209,13 +212,16 @@ class View:
             parts.append(f"busy: {', '.join(busy)}")
         return " | ".join(filter(None, [*parts, self.thread.used]))
 
-    def listing(self) -> str:
-        """Return every thread of this session, one per line."""
+    def listing(self, stored: Mapping[str, str]) -> str:
+        """Return every thread of this session and the *stored* ones, one per line, with the words about each."""
+        names = {}
+        for name in [*sorted(self.threads), *(name for name in stored if name not in self.threads)]:
+            thread = self.threads.get(name, ThreadView())
+            unread = f" ({thread.unread} unread)" if thread.unread else ""
+            names[name] = f"{'*' if name == self.current else ' '} {name}{unread}{' (busy)' * thread.busy}"
+        width = max(map(len, names.values()))
         return "\n".join(
-            f"{'*' if name == self.current else ' '} {name}"
-            + (f" ({thread.unread} unread)" if thread.unread else "")
-            + (" (busy)" if thread.busy else "")
-            for name, thread in sorted(self.threads.items())
+            f"{shown:<{width}}  {stored.get(name, '')}".rstrip() for name, shown in names.items()
         )
 
 

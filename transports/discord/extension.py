@@ -39,7 +39,6 @@ def _options(settings: Settings, given: DiscordSettings, environ: Mapping[str, s
 def _open(host: TransportHost) -> Discord:
     import anyio.to_thread
 
-    from bot.config.scopes import roles_in
     from bot.host.storage import recent_threads
     from bot.routing.commands import with_extensions
     from threads.store.disk import PosixDisk
@@ -52,7 +51,7 @@ def _open(host: TransportHost) -> Discord:
     transport = Discord(
         replace(
             options,
-            roles=lambda: roles_in(current.settings),
+            roles=lambda: _roles_in(current.settings),
             commands=with_extensions(thread_commands(current.settings)),
             models=("default", *host.models),
         ),
@@ -70,6 +69,12 @@ def _open(host: TransportHost) -> Discord:
         transport.take_global = partial(store.take_token, host.name, GLOBAL_PER_S, GLOBAL_BURST)
         transport.ensure_ownership = store.ensure_ownership
     return transport
+
+
+def _roles_in(settings: Settings) -> frozenset[str]:
+    """Return the roles that grant access to anything."""
+    scoped = (role for scope in settings.scopes.values() for role in scope.access.roles)
+    return frozenset((*settings.access.roles, *scoped))
 
 
 def _check(context: Context, name: str) -> Findings:

@@ -9,12 +9,9 @@ from pydantic import JsonValue
 
 from bot.config.scopes import CurrentSettings
 from bot.llm.catalog import Catalog
-from bot.ports.model import Usage
 from bot.store.model_choice import ModelsFile
 from threads.model import ThreadId
 from threads.store.json_file import States
-
-MILLION = 1_000_000
 
 
 class ModelList:
@@ -39,6 +36,10 @@ class ModelList:
 
 def _described(catalog: Catalog, name: str) -> JsonValue:
     """Return what is known of a model; prices are USD for a million tokens of a prompt and of an answer."""
-    info, rate = catalog.info(name), catalog.rate(name)
-    prices: list[JsonValue] = [rate(Usage(input=MILLION)), rate(Usage(output=MILLION))] if rate else []
-    return {"name": name, "prices": prices, "window": info.context_window, "efforts": [*info.efforts]}
+    info, prices = catalog.info(name), catalog.prices(name)
+    return {
+        "name": name,
+        "prices": [*(prices or ())],
+        "window": info.context_window,
+        "efforts": [*info.efforts],
+    }

@@ -1,4 +1,4 @@
-"""The command `doctor`."""
+"""The command `doctor`, beside `check` and `extensions`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from pathlib import Path
 
 import click
 
+from bot.extensions.doctor.check import check
+from bot.extensions.doctor.extension_list import extensions
 from bot.host.invocation import data_option, find_settings, json_option, settings_option
+
+__all__ = ["check", "doctor", "extensions"]
 
 DATED = "<dated>"
 

@@ -1,4 +1,4 @@
-"""`threadfast doctor`: checks all that a bot needs."""
+"""`threadfast check` and `doctor`: what a bot needs; and `threadfast extensions`: what it can do."""
 
 from bot.host.extension import Extension
 

@@ -134,7 +134,7 @@ def checks_without_settings(fault: str, context: Context) -> list[Check]:
 
 
 async def _apply_fixes(context: Context) -> None:
-    from bot.extensions.doctor.fixes import apply_fixes  # noqa: PLC0415 - only on demand
+    from bot.extensions.doctor.fixes import apply_fixes
 
     done = await context.offload(lambda: list(apply_fixes(context)))
     for line in done or ["nothing to fix"]:
@@ -142,7 +142,7 @@ async def _apply_fixes(context: Context) -> None:
 
 
 def _write_bundle(context: Context, findings: Sequence[Finding], place: Path) -> bool:
-    from bot.extensions.doctor.bundle import bundle  # noqa: PLC0415 - only on demand
+    from bot.extensions.doctor.bundle import bundle
 
     text = bundle(context, findings, at=datetime.now(UTC))
     if str(place) == "-":

@@ -15,7 +15,7 @@ from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFou
 from bot.ports.tool import Arguments, ToolContext
 from bot.routing.commands import parse
 from bot.schedules.store import Schedule, Schedules
-from bot.schedules.times import HORIZON, find_zone, format_time, parse_cron, parse_time, within_a_year
+from bot.schedules.times import HORIZON, find_zone, format_time, parse_cron, parse_time
 from threads.errors import StoreUnavailable
 from threads.scheduled_messages import due_of, shortened
 from threads.store.disk import Offload
@@ -188,10 +188,7 @@ def _timing(arguments: ScheduleArguments, now: datetime, min_interval: timedelta
             raise ToolInvalidInput("It would end before its first occurrence.", suggestion="Correct `until`.")
         return {"cron": cron, "next_at": first, "zone": zone, "until": until, "times": arguments.times}
     if arguments.in_minutes is not None:
-        return {
-            "next_at": within_a_year(now + timedelta(minutes=arguments.in_minutes), now),
-            "zone": zone or "UTC",
-        }
+        return {"next_at": now + timedelta(minutes=arguments.in_minutes), "zone": zone or "UTC"}
     return {"next_at": parse_time(arguments.at, zone, now), "zone": zone or "UTC"}
 
 

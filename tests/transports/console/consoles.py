@@ -13,7 +13,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from tests.patience import WITHIN_S
 from tests.transports.console.screen import Screen
-from tests.transports.console.script import ScriptedBot
+from tests.transports.console.script import COMMANDS, ScriptedBot
 from transports.console import Console
 
 
@@ -125,7 +125,7 @@ def terminal(**options: Any) -> Iterator[tuple[PipeInput, Screen, Console]]:
         screen = Screen(30, 60, keys.send_text)
         output = Vt100_Output(screen, lambda: Size(screen.rows, screen.columns), term="xterm")
         with create_app_session(input=keys, output=output):
-            yield keys, screen, Console(session="s1", interactive=True, **options)
+            yield keys, screen, Console(session="s1", interactive=True, commands=COMMANDS, **options)
 
 
 @asynccontextmanager

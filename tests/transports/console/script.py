@@ -27,6 +27,9 @@ from threads.model import (
 from transports.base.transport import Transport
 from transports.console import Console
 
+NEW = "forget this conversation and start over"
+COMMANDS = {"/stop": "stop", "/status": "show what is going on", "/new": NEW, "/model NAME": "choose a model"}
+
 PAGE = """# A heading
 
 Some **bold** text, `code` and a [link](https://example.org/real).

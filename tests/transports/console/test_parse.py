@@ -2,10 +2,10 @@ import tracemalloc
 
 import pytest
 
+from tests.transports.console.script import COMMANDS
 from threads.model import Author, ThreadId
 from transports.console.parse import (
     BAD_NAME,
-    BOT_COMMANDS,
     KEYS,
     Action,
     Lines,
@@ -85,7 +85,7 @@ def test_a_line_without_an_end_is_not_stored():
     ],
 )
 def test_a_line_is_one_action(line, expected):
-    assert action(line) == expected
+    assert action(line, COMMANDS) == expected
 
 
 def test_a_session_never_uses_an_id_twice():
@@ -98,17 +98,17 @@ def test_a_session_never_uses_an_id_twice():
 
 
 def test_help_names_every_command_with_its_meaning():
-    text = help_text(BOT_COMMANDS)
+    text = help_text(COMMANDS)
     for command in ("/thread NAME", "/attach PATH", "/help", "/quit", "/stop", "/status", "/new"):
         assert command in text
-    assert len(text.splitlines()) == 7
+    assert len(text.splitlines()) == 8
 
 
 def test_help_folds_a_long_meaning_in_its_own_column():
     text = help_text({"/new": "forget this conversation and start over"}, 50)
     assert "/new          forget this conversation and start\n              over" in text
     assert max(map(len, text.splitlines())) <= 50
-    assert help_text(BOT_COMMANDS, 1).count("\n") > help_text(BOT_COMMANDS, 50).count("\n")
+    assert help_text(COMMANDS, 1).count("\n") > help_text(COMMANDS, 50).count("\n")
 
 
 def test_help_in_a_narrow_window_has_no_second_column():

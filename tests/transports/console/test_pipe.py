@@ -139,7 +139,7 @@ async def test_lines_can_go_to_other_threads_and_ask_for_help(piped):
         (thread_id("work"), "two"),
     ]
     assert "You said: two\nThis is thread work.\n" in answers
-    assert "/stop" in answers
+    assert "/attach PATH" in answers
     assert notes == ""
     assert piped.console.exit_code == 0
 

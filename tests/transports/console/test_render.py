@@ -8,7 +8,8 @@ from rich.cells import cell_len
 
 from tests.transports.console.script import PAGE
 from threads.model import Choice, Outgoing, ThreadId
-from transports.console.render import MAX_MARKDOWN, draft, finished, note, render
+from transports.console.lookups import Exchange
+from transports.console.render import MAX_MARKDOWN, draft, finished, note, recall, render
 
 MAIN = ThreadId("console", "local", "tty", "main")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -213,3 +214,11 @@ def test_blocks_that_are_printed_one_by_one_look_as_they_do_together():
     assert re.sub(r"\n{2,}", "\n\n", printed.lstrip("\n") + plain(rest)) == re.sub(
         r"\n{3,}", "\n\n", plain(PAGE)
     )
+
+
+def test_of_what_was_said_before_only_both_ends_are_shown_dimmed():
+    shown = recall(Exchange("now", "a" * 90_000, "\n\n".join(f"line {n}" for n in range(9_999))), 40)
+    rows = STYLE.sub("", shown).splitlines()
+    assert (len(rows), max(map(len, rows))) == (2 * (8 + 1 + 4) + 1, 40)
+    assert (rows[13], rows[21], rows[-2]) == ("  line 0", "  …", "  line 9998")
+    assert "\x1b[2mline 9998" in shown

@@ -8,6 +8,7 @@ import pytest
 from tests.patience import WITHIN_S
 from tests.transports.console.consoles import at_terminal, terminal
 from threads.model import Outgoing, TextDelta, TextReset
+from transports.console import Exchange, Lookups
 from transports.console.parse import thread_id
 from transports.console.terminal import AGAIN
 from transports.console.view import BROKE_OFF
@@ -92,12 +93,6 @@ async def test_threads_live_side_by_side_and_a_post_of_another_one_says_so(sessi
     await session.enter("/thread", "* main\n  work\n")
 
 
-async def test_a_switch_of_threads_shows_the_draft_of_the_thread_one_comes_to(session):
-    await session.enter("hold", "first partial", "One moment.")
-    await session.enter("/thread work", "work | busy: main")
-    await session.enter("/thread main", "work> /thread main\nfirst partial\nmain>")
-
-
 async def test_help_is_shown_and_other_commands_go_to_the_bot(session):
     await session.enter(
         "/help", "/status       show what is going on", "Alt-Enter", "a new line in the same message"
@@ -118,7 +113,7 @@ async def test_ctrl_c_stops_the_turn_and_keeps_what_is_being_typed(session):
 async def test_escape_closes_the_list_first_and_then_stops_the_turn_and_keeps_what_is_typed(session):
     await session.enter("hold", "first partial")
     session.keys.send_text("/st")
-    await session.screen.shows("/status\n")
+    await session.screen.shows("/status  show")
     session.keys.send_text(ESCAPE)
     await session.screen.lacks("/status")
     assert session.got == ["hold"]
@@ -260,11 +255,6 @@ async def test_a_raw_paste_that_ends_its_last_line_is_sent(session):
     assert session.got == ["one\ntwo\nthree"]
 
 
-async def test_a_mistyped_command_of_the_consoles_own_is_suggested(session):
-    await session.enter("/thead work", "! I do not know /thead. Did you mean /thread?", "\n\nmain>")
-    assert session.got == []
-
-
 async def test_tools_leave_a_dim_line_above_the_answer(session):
     await session.enter("tools", "main> tools\n· running wc a.txt\nmain>")  # a draft first
     session.bot.go.set()
@@ -321,16 +311,37 @@ async def test_a_post_before_serving_is_printed_too():
         await screen.shows("early")
 
 
-async def test_a_completion_offers_the_commands_and_the_threads(session):
-    session.keys.send_text("/th")
-    await session.screen.shows("/thread main")
-    session.keys.send_text("\x15/s")
-    await session.screen.shows("/stop", "/status")
+async def test_a_thread_and_a_model_are_picked_from_a_list_that_what_is_typed_narrows_down():
+    found = Lookups(threads=lambda: {"trip": "Spring, dog", "w": "Wages"}, models=lambda: {"a/b": "free"})
+    async with at_terminal(lookups=found) as session:
+        await session.enter("/thread", "* main\n  trip  Spring, dog\n  w     Wages\n")
+        session.keys.send_text("/mo")
+        await session.screen.shows("/model   choose")
+        session.keys.send_text(DOWN + "\r")
+        await session.screen.shows("a/b    free")
+        session.keys.send_text("\x15/thread ")
+        await session.screen.shows(" trip   Spring, dog\n", " w      Wages\n")
+        session.keys.send_text("DOG")
+        await session.screen.lacks(" w      Wages")
+        session.keys.send_text(DOWN + "\r")
+        await session.screen.lacks("trip   Spring")
+        await session.enter("", "main> /thread trip\ntrip>")
+
+
+async def test_what_was_said_last_is_shown_once_when_a_thread_with_a_past_is_opened():
+    def last(thread):
+        return Exchange("2026-11-28 09:00", "And?", "**Yes**\x1b[2J") if thread == thread_id("old") else None
+
+    async with at_terminal(lookups=Lookups(last=last)) as session:
+        recalled = "· Last time (2026-11-28 09:00) you said: And?\n  Yes[2J\n\n"
+        await session.enter("/thread old", f"leaves.\n\nmain> /thread old\n{recalled}old>")
+        await session.enter("/thread main", "old> /thread main\nmain>")
+        await session.enter("/thread old", "main> /thread old\nold>")
 
 
 async def test_enter_takes_the_completion_that_is_chosen_and_only_the_next_one_sends(session):
     session.keys.send_text("/st")
-    await session.screen.shows("/stop\n", "/status\n")
+    await session.screen.shows("/stop    stop", "/status  show")
     session.keys.send_text(DOWN)
     await session.screen.shows("main> /stop")
     session.keys.send_text(DOWN)
@@ -344,12 +355,12 @@ async def test_enter_takes_the_completion_that_is_chosen_and_only_the_next_one_s
 
 async def test_escape_closes_the_list_and_leaves_what_was_typed_and_down_opens_it_again(session):
     session.keys.send_text("/st")
-    await session.screen.shows("/status\n")
+    await session.screen.shows("/status  show")
     session.keys.send_text(ESCAPE)
     await session.screen.lacks("/status")
     await session.screen.shows("main> /st\n")
     session.keys.send_text(DOWN)
-    await session.screen.shows("main> /stop", "/status\n")
+    await session.screen.shows("main> /stop", "/status  show")
     assert session.got == []
 
 
@@ -366,7 +377,7 @@ async def test_an_answer_to_an_earlier_session_stands_below_its_question():
     def asked(thread, message_id):
         return {"s0.7": "what\nis it?"}.get(message_id, "") if thread == thread_id("main") else ""
 
-    async with at_terminal(asked=asked) as session:
+    async with at_terminal(lookups=Lookups(asked)) as session:
         await session.console.post(Outgoing(thread_id("main"), "k", "This.", reply_to="s0.7"))
         await session.screen.shows("· You asked: what is it?\nThis.\n")
         await session.console.post(Outgoing(thread_id("main"), "l", "No more.", reply_to="s1.7"))

@@ -143,7 +143,8 @@ def test_another_thread_shows_as_busy_and_unread_until_it_is_visited():
     after(TurnSettled("answered"), view=view, name="work")
     view.add_post("work", "", final=False)
     assert view.status(0) == "main | unread: work (2)"
-    assert view.listing() == "* main\n  work (2 unread)"
+    stored = {"old": "its words", "work": "of work"}
+    assert view.listing(stored) == "* main\n  work (2 unread)  of work\n  old              its words"
     view.switch_to("work")
     assert (view.draft, view.status(0)) == ("", "work")
     view.switch_to("main")

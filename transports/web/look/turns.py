@@ -24,7 +24,7 @@ from bot.store.reader import Reader, Thread
 from threads.log import LogEntry
 from threads.model import UsageCounted
 from transports.shared.buttons import is_control
-from transports.web.first_message import first_message
+from transports.shared.first_message import first_message
 
 MOST_TURNS = 5_000
 MOST_THREADS = 500

@@ -1,17 +1,15 @@
-"""The commands about settings.json: `check` and `schema`."""
+"""`threadfast check`: the settings and what they refer to, without starting anything."""
 
 from __future__ import annotations
 
 import os
 import sys
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from bot.config.built_in_extensions import BUILT_IN
 from bot.host.invocation import find_settings, json_option, print_json, refuse, settings_option
 from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 
@@ -81,7 +79,7 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
 
 
 def _print_place(settings: Settings, place: str, person: str, *, as_json: bool) -> None:
-    from bot.reports.effective_settings import place_of, report, table
+    from bot.extensions.doctor.effective_settings import place_of, report, table
 
     where = place_of(place, person)
     if where is None:
@@ -93,25 +91,3 @@ def _print_place(settings: Settings, place: str, person: str, *, as_json: bool) 
         print_json(asdict(found))
     else:
         click.echo(table(found))
-
-
-OF_EXTENSIONS = [
-    click.Option([f"--{name}", "of"], flag_value=place, help=f"Of a {name} instead.")
-    for extension in BUILT_IN.values()
-    if extension.is_here
-    for name, place in extension.schemas.items()
-]
-"""The flags of `threadfast schema` for what extensions read."""
-
-
-@click.command(params=OF_EXTENSIONS)
-@click.option(
-    "--events",
-    "of",
-    flag_value="bot.observe.event_lines:event_schema",
-    help="Of a line of `threadfast events` instead.",
-)
-def schema(of: str | None) -> None:
-    """Print the JSON Schema of settings.json."""
-    module, _, function = (of or "bot.config.load:json_schema").partition(":")
-    print_json(getattr(import_module(module), function)())
