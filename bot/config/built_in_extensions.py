@@ -53,6 +53,9 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "reports": BuiltIn(
         "bot.extensions.reports.extension", commands=("threads", "why", "usage", "dead-letters", "audit")
     ),
+    "retention": BuiltIn(
+        "bot.extensions.retention.extension", keys=("retention",), commands=("retention", "forget", "export")
+    ),
     "schedule": BuiltIn("bot.extensions.schedule.extension", tools=("schedule",)),
     "setup": BuiltIn("bot.extensions.setup.extension", commands=("init",)),
     "shell": BuiltIn("bot.extensions.shell.extension", keys=("tools.sandbox",), tools=("shell",)),

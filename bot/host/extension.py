@@ -91,11 +91,11 @@ class Host:
 
     ``offload`` runs short blocking jobs that people wait for, ``work`` longer ones of tools. ``states`` keeps small
     values over a restart, ``workspace`` returns a thread's folder. ``writer`` stores files within the quota. ``post``
-    posts to any channel that is served, or raises `threads.errors.PostFailed`. ``can`` is what one of the transports
-    can do with files. ``learn`` masks more secrets from now on. ``web_fetch`` is None where that tool is off.
-    ``enabled`` has the names in `tools.enabled`, of everybody or a scope. ``offer`` replaces the tools of one group,
-    from the next turn on. ``is_admin`` takes the id of a person. ``schedules`` send messages later, ``ledger`` counts
-    what calls cost, ``note`` audits. ``keep_workspace`` makes a thread's files as durable as its conversation.
+    posts to any channel that is served, or raises `threads.errors.PostFailed`. ``can``: what a transport can do with
+    files. ``learn`` masks more secrets. ``web_fetch`` is None where that is off. ``enabled`` has all names in
+    `tools.enabled`. ``offer`` replaces the tools of a group, from the next turn on. ``is_admin`` takes a person's id.
+    ``schedules`` send messages later, ``ledger`` counts what calls cost, ``note`` audits. ``keep_workspace`` makes
+    files as durable as their thread. ``erase`` works on what is kept of a thread, or returns False if it is not idle.
     """
 
     settings: Settings
@@ -121,6 +121,7 @@ class Host:
     ledger: SpendingLedger
     keep_workspace: Callable[[ThreadId], Awaitable[None]]
     note: Note
+    erase: Callable[[ThreadId, Callable[[], Awaitable[None]]], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +228,8 @@ class TransportKind:
 class StoreKind:
     """Where everything is kept in place of files: one store that many workers share.
 
-    ``open`` makes it for a bot, ``read`` for commands that only look, and ``states`` has its small values beside a
-    running bot. Each raises `bot.ports.config_error.ConfigInvalid` if the settings cannot be used.
+    ``open`` makes it for a bot, ``read`` for commands that only look, ``states`` its small values beside a bot. Each
+    raises `ConfigInvalid` if the settings cannot be used.
     """
 
     open: Callable[[Settings, Mapping[str, str], Resources], Storage]
@@ -240,13 +241,12 @@ class StoreKind:
 class Extension:
     """One extension. ``about`` says in one line what it is for; ``page`` is its page of the manual.
 
-    ``transports`` are chat platforms by the name of their kind, and ``models`` makes models by the kind of their
-    provider. ``commands`` are commands of the program; the extensions that come with it have theirs in `BUILT_IN`.
-    ``documents`` makes what reads files of others, for the whole bot: the last one counts. ``open`` is a block around
-    the running bot; it yields None where the settings ask for nothing. ``observers`` is the same for a sink of the
-    bot's events. ``stores`` has stores by their `store.kind`. ``checks`` returns its checks for `threadfast doctor`,
-    ``faults`` what `threadfast check` finds wrong beside the settings, and ``warnings`` what is odd in settings that
-    can be used. ``groups`` returns where tools of its own making come from.
+    ``transports`` are chat platforms by their kind, ``models`` makes models by the kind of their provider, and
+    ``stores`` has stores by their `store.kind`. ``commands`` are commands of the program; built-in extensions have
+    theirs in `BUILT_IN`. ``documents`` makes what reads files of others, for the whole bot: the last one counts.
+    ``open`` is a block around a running bot; it yields None where the settings ask for nothing. ``observers`` is the
+    same for a sink of events. ``checks`` returns its checks for `threadfast doctor`, ``faults`` what `check` finds
+    wrong, ``warnings`` what is odd in good settings. ``groups`` returns where tools of its own making come from.
     """
 
     name: str

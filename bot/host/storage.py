@@ -30,6 +30,10 @@ async def always(_: str, __: float) -> bool:
     return True
 
 
+async def nothing_more(_: ThreadId) -> None:
+    """Drop nothing: the store has no journal beside the histories."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What all parts of a bot use. ``offload`` runs short jobs that people wait for, ``work`` the jobs of tools.
@@ -66,6 +70,8 @@ class Storage:
     """Returns what is wrong with the store now, for people; blank if nothing is."""
     claim_report: Claim = always
     """Returns whether this process is to report something to the operators."""
+    forget_texts: Callable[[ThreadId], Awaitable[object]] = nothing_more
+    """Drops what a journal beside the conversations and histories still says of a thread's settled messages."""
 
 
 async def recent_threads(store: Store, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:

@@ -19,7 +19,7 @@
 
 Lines have checksums, and ``correlation_id`` is the ``(ref …)`` of their turn. A damaged end of a file is set aside
 before the first append. If the disk refuses, lines wait in memory, and the log counts those that do not fit. A line
-has about 300 bytes, so a thousand a day are 100 MB a year. Nothing deletes old files; you may.
+has about 300 bytes, so a thousand a day are 100 MB a year. `retention.audit_days` deletes old files.
 """
 
 from __future__ import annotations

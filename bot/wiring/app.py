@@ -286,7 +286,7 @@ class _Bot:
             on_feedback=tool_set.audit.record_feedback,
             on_stop=partial(record_stop, tool_set.audit),
             extensions=extension_commands(settings, tool_set),
-            on_questions=tool_set.attach_open_questions,
+            attach=tool_set.attach,
             unfinished=tool_set.unfinished,
         )
 

@@ -54,7 +54,7 @@ class Parts:
 
     ``models`` returns the models for a message. ``memory`` is None when it is off. ``restored`` is the backup that
     the data folder came from. ``explain`` returns the text about a failure for the thread, and ``escalate`` reports
-    it to the operators. ``on_questions`` gets the open questions of all threads. ``unfinished`` returns how far an
+    it to the operators. ``attach`` gets all actors and open questions. ``unfinished`` returns how far an
     extension came in the turn of a message.
     """
 
@@ -82,7 +82,7 @@ class Parts:
     on_feedback: Callable[[Feedback], Awaitable[None]]
     on_stop: Callable[[PendingMessage, int, int], None]
     extensions: ExtensionCommands = field(default_factory=dict)
-    on_questions: Callable[[Questions], None] = lambda _: None
+    attach: Callable[[Registry, Questions], None] = lambda *_: None
     unfinished: Callable[[PendingMessage], Unfinished | None] = lambda _: None
 
 
@@ -144,7 +144,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         parts.is_admin,
         parts.extensions,
     )
-    parts.on_questions(actors.questions)
+    parts.attach(registry, actors.questions)
     orchestrator = Orchestrator(
         tasks,
         journal=store.journal,

@@ -51,8 +51,9 @@ def _files(settings: Settings, resources: Resources, journal_offload: Offload) -
         prepare(data)
         ledger.open()
 
+    store = FileStore(data, disk, offload=offload, journal_offload=journal_offload, now=now)
     return Storage(
-        FileStore(data, disk, offload=offload, journal_offload=journal_offload, now=now),
+        store,
         ledger,
         JsonFiles(disk, data, offload),
         MemoryFiles(disk, data, offload),
@@ -60,6 +61,7 @@ def _files(settings: Settings, resources: Resources, journal_offload: Offload) -
         now,
         partial(offload, open_all),
         partial(offload, restored, data),
+        forget_texts=store.journal.forget,
     )
 
 

@@ -49,9 +49,10 @@ from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import WebFetch
 from bot.wiring.instrumentation import ObservedPermits, ObservedTool
 from threads.actor.questions import Questions
+from threads.actor.registry import Registry
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.journal.records import PendingMessage
-from threads.model import File, Incoming, Message, Outgoing, Sink, Turn
+from threads.model import File, Incoming, Message, Outgoing, Sink, ThreadId, Turn
 from threads.store.json_file import States
 from threads.store.thread_files import Documents
 from transports.base.transport import Capabilities
@@ -95,6 +96,7 @@ class ToolSet:
     writer: Writer
     mask: Callable[[str], str]
     observing: Observing
+    forget_texts: Callable[[ThreadId], Awaitable[object]]
     tools: list[Tool] = field(default_factory=list)
     enabled: frozenset[str] = frozenset()
     groups: dict[str, str] = field(default_factory=dict)
@@ -105,6 +107,8 @@ class ToolSet:
     facts: dict[str, str] = field(default_factory=dict)
     approvals: Approvals = field(init=False)
     questions: DurableQuestions = field(init=False)
+    registry: Registry = field(init=False)
+    _attached: anyio.Event = field(default_factory=anyio.Event, init=False)
     _toolboxes: LRUCache[str, Toolbox] = field(default_factory=partial(LRUCache, MOST_TOOLBOXES), init=False)
     _in_use: WeakKeyDictionary[Toolbox, _Choice] = field(default_factory=WeakKeyDictionary, init=False)
 
@@ -191,9 +195,20 @@ class ToolSet:
         found = (one.sign_in(group, context) for one in self.running if one.sign_in)
         return next(filter(None, found), None)
 
-    def attach_open_questions(self, questions: Questions) -> None:
-        """Let what people do elsewhere answer a question that is open."""
-        self.questions.open = questions
+    def attach(self, registry: Registry, questions: Questions) -> None:
+        """Let extensions erase threads, and what people do elsewhere answer a question that is open."""
+        self.registry, self.questions.open = registry, questions
+        self._attached.set()
+
+    async def erase(self, thread: ThreadId, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do *work* on what is kept of a thread while it is idle, and drop the rest. Returns False if it is not."""
+
+        async def erase_all() -> None:
+            await work()
+            await self.forget_texts(thread)
+
+        await self._attached.wait()
+        return await self.registry.between_turns(thread, erase_all)
 
     def _chosen(self, choice: _Choice, tools: Sequence[Tool]) -> list[Tool]:
         return [
@@ -239,7 +254,9 @@ async def open_tool_set(
     writer = Writer(resources.disk, work, quota)
     audit = Audit(storage.append_audit, resources.now, resources.on_audit, storage.worker)
     read_by = [PlainDocuments, *filter(None, (one.documents for one in extensions_of(settings)))]
-    tool_set = ToolSet(read_by[-1](work), audit, writer, mask, resources.observing, enabled=enabled)
+    tool_set = ToolSet(
+        read_by[-1](work), audit, writer, mask, resources.observing, storage.forget_texts, enabled=enabled
+    )
     egress = Egress(settings.tools.private_hosts)
     fetch = WebFetch(HttpClient(egress, work, agent=settings.name), tool_set.documents)
     tool_set.schedules = await _open_schedules(settings, resources, storage.states)
@@ -267,6 +284,7 @@ async def open_tool_set(
         ledger=storage.ledger,
         keep_workspace=storage.store.keep_workspace,
         note=audit.note,
+        erase=tool_set.erase,
     )
     async with _open_extensions(tool_set, host):
         if "memory" in enabled:

@@ -8,6 +8,7 @@ registry starts it again, and it serves the same message first.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 
 import anyio
@@ -123,10 +124,11 @@ class Actor:
         turn.scope.cancel()
         return turn
 
-    async def forget(self) -> None:
-        """Archive the conversation and start an empty one. Only between turns."""
+    async def between_turns(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do *work* on what is stored of the thread while no turn runs. Its conversation is read anew after it."""
         async with self._conversing:
-            await self._conversation.forget()
+            await work()
+            self._conversation = Conversation(self._shared.store.context(self._thread))
 
     def crashed(self, times: int) -> None:
         """Make the current message a dead letter if it has crashed the actor that many times."""
@@ -240,7 +242,7 @@ class Actor:
     async def _save_conversation(self) -> None:
         """Save what the last turn could not save, or what an interrupted turn left."""
         try:
-            async with self._conversing:  # else it could bring back what `forget` archives meanwhile
+            async with self._conversing:  # else it could bring back what `between_turns` takes away
                 await self._conversation.save()
         except StoreUnavailable as error:
             log.warning("context.not_saved: kept in memory: %s", error, extra=error_fields(error))

@@ -107,9 +107,3 @@ class Conversation:
             await self.save()  # the archive copies the file, not the memory
         await self._context.copy_to_archive(first)
         self.anew = True
-
-    async def forget(self) -> None:
-        """Archive it and start an empty one. Raises `StoreUnavailable`."""
-        await self._context.archive()
-        self.messages.replace([])
-        self.loaded, self.saved = False, True

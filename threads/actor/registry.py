@@ -108,14 +108,18 @@ class Registry:
 
     async def forget(self, thread: ThreadId) -> bool:
         """Archive the thread's conversation. Returns False if a turn is running or messages wait."""
+        return await self.between_turns(thread, self._shared.store.context(thread).archive)
+
+    async def between_turns(self, thread: ThreadId, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do *work* on what is stored of a thread. Returns False if a turn is running or messages wait."""
         if any(self.status(thread)):
             return False
         if actor := self.actors.get(thread):
-            await actor.forget()
+            await actor.between_turns(work)
             return True
         actor = self.actors[thread] = Actor(thread, self._shared)  # a message that comes now waits in it
         try:
-            await actor.forget()
+            await actor.between_turns(work)
         finally:
             self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
         return True

@@ -124,6 +124,12 @@ class FileJournal:
             pending.edits -= 1
         return True
 
+    async def forget(self, thread: ThreadId) -> None:
+        """Drop what settled messages of a thread say, and keep their ids. Raises `StoreUnavailable`."""
+        self.ledger.forget_texts(thread)
+        self._grown = COMPACT_ABOVE + 1
+        await self.append()
+
     async def append(self, *records: Record) -> None:
         """Write the records, and return when all of them are on disk. Raises `StoreUnavailable`."""
         await self.durable(self.put(*records))
@@ -155,7 +161,7 @@ class FileJournal:
             yield encode(record_adapter(), record), record
 
     async def _commit(self, batch: list[tuple[bytes, Record]]) -> None:
-        if not batch:
+        if not batch and self._grown <= COMPACT_ABOVE:
             return
         try:
             await self._offload(self._write, b"".join(line for line, _ in batch))

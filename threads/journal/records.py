@@ -316,6 +316,12 @@ class Ledger(KnownMessages):
         for seq in ends:
             self.unlogged.pop(seq, None)
 
+    def forget_texts(self, thread: ThreadId) -> None:
+        """Neither show nor log messages of a thread again that have an outcome."""
+        kept = [one for one in self.recent if one[1].incoming.thread != thread]
+        self.recent = deque(kept, self.recent.maxlen)
+        self.unlogged = {seq: one for seq, one in self.unlogged.items() if one[0].incoming.thread != thread}
+
     def doubt(self, before: str) -> None:
         """Note that messages received before this time may have been posted although no record says so."""
         for pending in self.pending.values():

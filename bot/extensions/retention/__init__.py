@@ -1,0 +1,1 @@
+"""Forgetting: what is old by the settings, and all of a person or of a thread when somebody asks for it."""

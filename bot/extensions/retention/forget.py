@@ -1,0 +1,186 @@
+"""Forgets a person or a thread in the files of a data folder.
+
+| where        | of a thread            | of a person                                                              |
+|--------------|------------------------|--------------------------------------------------------------------------|
+| threads      | all of it              | all of those where nobody else wrote; of others their messages with the  |
+|              |                        | answers, their files, and the conversation as the model sees it          |
+| journal      | what its messages say  | the same                                                                 |
+| audit        | its lines              | the lines of the person                                                  |
+| usage        | its name; sums stay    | the person's name; sums stay                                             |
+| memory       | its notes              | the notes that the person asked for                                      |
+| small values | what names it          | what names the person; the folders of the page                           |
+
+It goes file by file, each replaced whole, and the list of what was forgotten is written last: after a kill it is done
+again. Nothing is taken while a message waits for its answer.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import anyio
+from pydantic_core import from_json, to_json
+
+from bot.agent.prompt.memory_lines import parse_notes, to_text
+from bot.budget.ledger import names_in, parts
+from bot.extensions.retention.due import open_in
+from bot.extensions.retention.forgotten import Receipt, note
+from bot.extensions.retention.rewritten_lines import drop_audit, drop_messages, drop_names
+from bot.extensions.retention.thread_parts import ATTACHMENTS, PARTS, erase, files_in, thread_folders
+from bot.extensions.retention.whom import Whom
+from bot.observe.audit import AuditRecord
+from bot.reports.files import FileReader, Folder
+from bot.reports.line_reader import Damage
+from bot.reports.thread import entries
+from threads.errors import BotError
+from threads.journal.journal import FileJournal
+from threads.journal.ports import NullTaker
+from threads.model import ThreadId
+from threads.store.attachments import paths
+from threads.store.data_folder import plain
+from threads.store.disk import Disk, replace_file
+
+NOT_PRUNED = ("schema.json", "moved.json", "restored.json", "forgotten.json", "servers.json", "mcp.json")
+"""Small values without a name of a person or a thread."""
+
+
+class StillOpen(BotError):
+    """Nothing was forgotten: something is still open; ``str(error)`` says what."""
+
+
+async def forget(
+    data: Path, whom: Whom, disk: Disk, now: Callable[[], datetime], *, is_open_elsewhere: bool = False
+) -> Receipt:
+    """Forget a person or a thread in a folder that no bot serves, and return how much that was.
+
+    *is_open_elsewhere*: the newest file of the ledger is in use, and stays as it is. Raises `StillOpen` and OSError.
+    """
+    took = Counter[str]()
+    whom, shared = await anyio.to_thread.run_sync(partial(_threads, data, whom, disk, took))
+    await _forget_in_journal(data, [*map(ThreadId.parse, (*whom.threads, *shared))], disk, now)
+    await anyio.to_thread.run_sync(partial(_rest, data, whom, disk, took, is_open_elsewhere))
+    receipt = Receipt(at=now(), took=dict(took))
+    await anyio.to_thread.run_sync(note, disk, data, {whom.name: receipt})
+    return receipt
+
+
+def _threads(data: Path, whom: Whom, disk: Disk, took: Counter[str]) -> tuple[Whom, list[str]]:
+    """Forget threads and messages. Returns *whom* with the threads that are gone, and the others that changed."""
+    reader, gone, shared = FileReader(data), list[str](), list[str]()
+    is_open = open_in(data, reader)
+    found = []
+    for folder in thread_folders(data):
+        log = [*entries(reader, Folder(folder.path), Damage())]
+        said = [entry for entry in log if entry.kind == "message"]
+        theirs = [entry for entry in said if whom.person and entry.author == whom.person]
+        is_whole = whom.has_thread(folder.thread, {entry.author for entry in said})
+        if is_whole or theirs:
+            found.append((folder, is_whole, theirs))
+    if still := [str(folder.thread) for folder, _, _ in found if str(folder.thread) in is_open]:
+        raise StillOpen(f"a message, a question or a schedule is open in {', '.join(still[:5])}")
+    for folder, is_whole, theirs in found:
+        took["messages"] += len(theirs)
+        if is_whole:
+            took["threads"] += 1
+            took["files"] += sum(len(files_in(folder.path, part)) for part in ("attachments", "workspace"))
+            erase(disk, folder.path, PARTS)
+            shutil.rmtree(folder.path, ignore_errors=True)
+            gone.append(str(folder.thread))
+            continue
+        erase(disk, folder.path, ["conversation"])
+        drop_messages(disk, folder.path / "log.jsonl", {entry.message_id for entry in theirs})
+        for entry in theirs:
+            for path in paths(entry.message_id, [name for name, _ in entry.files]):
+                took["files"] += _delete_attachment(folder.path / "workspace", Path(path).name)
+        (folder.path / "log.jsonl.broken").unlink(missing_ok=True)
+        shared.append(str(folder.thread))
+    return whom.with_threads({*gone, *filter(None, [whom.thread])}), shared
+
+
+def _delete_attachment(workspace: Path, name: str) -> int:
+    """Delete a file that came with a message, its text and its small picture. Returns how many there were."""
+    found = [*(workspace / ATTACHMENTS).glob(f"**/{name}*")] if not set(name) & set("*?[") else []
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)
+
+
+async def _forget_in_journal(
+    data: Path, threads: list[ThreadId], disk: Disk, now: Callable[[], datetime]
+) -> None:
+    path = data / "journal.jsonl"
+    if not path.exists():
+        return
+    path.with_name(f"{path.name}.broken").unlink(missing_ok=True)
+    journal = FileJournal(disk, path, offload=anyio.to_thread.run_sync, now=now)
+    await anyio.to_thread.run_sync(journal.open)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(journal.run, NullTaker())
+        for thread in threads:
+            await journal.forget(thread)
+        tasks.cancel_scope.cancel()
+    journal.close()
+
+
+def _rest(data: Path, whom: Whom, disk: Disk, took: Counter[str], is_open_elsewhere: bool) -> None:
+    for path in sorted((data / "audit").glob("????-??-??.jsonl")):
+        drops = partial(_names_them, whom)
+        took["lines of the audit"] += drop_audit(disk, path, drops)
+        path.with_name(f"{path.name}.broken").unlink(missing_ok=True)
+    found = parts(names_in(data / "usage"))
+    for part in found[:-1] if is_open_elsewhere else found:
+        took["model calls without a name"] += drop_names(disk, data / "usage" / part.name, whom.is_named)
+    for path in (
+        data / "MEMORY.md",
+        *sorted((data / "channels").glob("*/*/MEMORY.md")),
+        *sorted((data / "threads").glob("*/*/MEMORY.md")),
+    ):
+        took["notes"] += _forget_notes(disk, path, plain(whom.person) if whom.person else "")
+    for path in sorted(data.glob("*.json")):
+        if path.name not in NOT_PRUNED and not path.name.endswith(("-marks.json", "-commands.json")):
+            took["small values"] += _prune(disk, path, whom)
+    for path in _of_page(data, whom):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _names_them(whom: Whom, record: AuditRecord) -> bool:
+    return whom.is_named(record.author or "-") or whom.is_named(record.thread_id or "-")
+
+
+def _forget_notes(disk: Disk, path: Path, by: str) -> int:
+    if not by or not path.is_file():
+        return 0
+    notes = parse_notes(path.read_text("utf-8", "surrogateescape"))
+    kept = [one for one in notes if one.by != by]
+    if len(kept) < len(notes):
+        replace_file(disk, path, to_text(kept).encode("utf-8", "surrogateescape"))
+    return len(notes) - len(kept)
+
+
+def _prune(disk: Disk, path: Path, whom: Whom) -> int:
+    """Take what names them out of a small value. Returns 1 if that changed it."""
+    if whom.person and path.name == f"web-threads-{whom.person}.json":
+        path.unlink()
+        return 1
+    try:
+        before = from_json(path.read_bytes())
+    except ValueError:
+        return 0  # it is damaged, and is set aside at the next start
+    after = whom.out_of(before) if isinstance(before, dict) else before
+    if after != before:
+        replace_file(disk, path, to_json(after))
+    return int(after != before)
+
+
+def _of_page(data: Path, whom: Whom) -> list[Path]:
+    """Return the folders of the page that are theirs."""
+    posted = data / "web" / "posted"
+    if whom.person:
+        return [data / "web" / "sent" / plain(whom.person), posted / plain(whom.person)]
+    thread = ThreadId.parse(whom.thread)
+    return [posted / plain(thread.channel) / plain(thread.root)] if thread.transport == "web" else []

@@ -1,0 +1,217 @@
+"""What is old goes by itself, and all of a person or a thread when asked: nothing that is open, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+from click.testing import CliRunner
+
+from bot.cli import main
+from bot.extensions.backup.restore import restore
+from bot.extensions.backup.snapshot import back_up
+from bot.extensions.retention import sweep
+from bot.reports.files import FileReader
+from bot.reports.usage import report
+from tests.patience import WITHIN_S
+from tests.serving import serving
+from tests.world import T1, T2
+from threads.model import Author, ThreadId
+from threads.store.data_folder import thread_folder
+
+BOB = Author("U2", "bob")
+CANARY = "kanarie-93xq"
+DEMO = partial(serving, model="offline/demo")
+EVERYTHING = {"conversation_days": 30, "log_days": 30, "attachments_days": 30, "workspace_days": 30}
+
+
+def folder(data: Path, thread: ThreadId = T1) -> Path:
+    return thread_folder(data, thread)
+
+
+def aged(data: Path, thread: ThreadId, days: float) -> None:
+    then = (datetime.now(UTC) - timedelta(days=days)).timestamp()
+    for path in folder(data, thread).glob("*.jsonl"):
+        os.utime(path, (then, then))
+
+
+def told(data: Path) -> list[str]:
+    """Return which files hold the canary, whatever put aside what a restore replaced."""
+    files = [path for path in data.rglob("*") if path.is_file() and "before-" not in str(path)]
+    return [str(path.relative_to(data)) for path in files if CANARY.encode() in path.read_bytes()]
+
+
+async def run(data: Path, *words: str, code: int = 0, **fields: object) -> str:
+    settings = data.parent / "settings.json"
+    settings.write_text(json.dumps({"data": str(data), **fields}))
+    invoke = partial(CliRunner().invoke, main, [*words, "--settings", str(settings)])
+    result = await anyio.to_thread.run_sync(invoke)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+async def gone(*paths: Path) -> None:
+    with anyio.fail_after(WITHIN_S):
+        while any(path.exists() for path in paths):
+            await anyio.lowlevel.checkpoint()
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(sweep, "PAUSE_S", 0.0)
+
+
+async def test_quiet_threads_are_forgotten_part_by_part_and_scope_by_scope(tmp_path):
+    other = ThreadId("fake", "W", "C9", "3.0")
+    async with DEMO(tmp_path / "data", {}) as chat:
+        for thread in (T1, T2, other):
+            await chat.say(f"write notes.txt {CANARY}", thread=thread)
+    data = tmp_path / "data"
+    for thread, days in ((T1, 40), (T2, 20), (other, 40)):
+        aged(data, thread, days)
+    rules = {"log_days": 30, "conversation_days": 30, "scopes": {"fake:W:C9": EVERYTHING}}
+    async with DEMO(data, {"retention": rules}):
+        await gone(folder(data, other), folder(data) / "log.jsonl", folder(data) / "context.jsonl")
+    assert (folder(data) / "workspace" / "notes.txt").exists()
+    assert {path.name for path in folder(data, T2).glob("*.jsonl")} == {"log.jsonl", "context.jsonl"}
+
+
+async def test_nothing_goes_where_a_schedule_is_open_and_a_dry_run_tells_what_would(tmp_path):
+    data = tmp_path / "data"
+    fields = {"tools": {"enabled": ["files", "schedule"]}, "retention": EVERYTHING}
+    async with DEMO(data, {}) as chat:
+        await chat.say("hello")
+        await chat.say("hello", thread=T2)
+    (data / "schedules.json").write_text(
+        json.dumps(
+            {
+                "schedules": [
+                    {"thread": str(T2), "author": {"id": "U1"}, "text": "x", "next_at": "2999-01-01T00:00Z"}
+                ]
+            }
+        )
+    )
+    for thread in (T1, T2):
+        aged(data, thread, 40)
+    found = json.loads(await run(data, "retention", "--dry-run", "--json", retention=EVERYTHING))
+    assert {kind: one["count"] for kind, one in found.items()} == {"conversation": 1, "log": 1}
+    async with DEMO(data, fields):
+        await gone(folder(data))
+    assert (folder(data, T2) / "log.jsonl").exists()
+
+
+async def test_a_thread_in_which_somebody_writes_meanwhile_stays(tmp_path, monkeypatch):
+    data, looked = tmp_path / "data", anyio.Event()
+    async with DEMO(data, {}) as chat:
+        await chat.say("hello")
+    aged(data, T1, 40)
+    go_on = anyio.Event()
+
+    async def waits(*_):
+        looked.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(sweep.Sweep, "_quiet", waits)
+    done = anyio.Event()
+    monkeypatch.setattr(sweep.Sweep, "run", lambda self: run_once(self, done))
+    async with DEMO(data, {"retention": EVERYTHING}, chat=chat):
+        await looked.wait()
+        await chat.say("I am back")
+        go_on.set()
+        await done.wait()
+        assert "hello" in (folder(data) / "log.jsonl").read_text()
+
+
+async def run_once(self, done):
+    await self.look()
+    done.set()
+
+
+async def test_old_audit_and_single_calls_go_and_the_sums_stay(tmp_path):
+    data = tmp_path / "data"
+    async with DEMO(data, {"prices": {"offline/demo": {"input": 3, "output": 15}}}) as chat:
+        for text in ("one", "two", "three"):
+            await chat.say(text)
+    [now] = (data / "usage").glob("*.jsonl")
+    old = data / "usage" / "2001-02.jsonl"
+    lines = now.read_bytes()
+    old.write_bytes(lines)
+    (data / "audit" / "2001-02-03.jsonl").write_text("")
+    before = report(FileReader(data), "day", ("2001-01-01", None)).total
+    assert b"U1" in lines
+    async with DEMO(data, {"retention": {"audit_days": 30, "spending_days": 30}}):
+        await gone(data / "audit" / "2001-02-03.jsonl")
+        with anyio.fail_after(WITHIN_S):
+            while b"U1" in old.read_bytes():
+                await anyio.lowlevel.checkpoint()
+    now.unlink()
+    after = report(FileReader(data), "day", ("2001-01-01", None)).total
+    assert (after.micros, after.prompt, after.output) == (before.micros, before.prompt, before.output)
+
+
+async def shared(data: Path) -> None:
+    """Have Ann alone in one thread, and with Bob in another."""
+    async with DEMO(data, {"tools": {"enabled": ["files", "memory"]}}) as chat:
+        await chat.say(f"write a.txt {CANARY}")
+        await chat.say(f"remember that {CANARY} is mine")
+        await chat.say("Bob's own words", author=BOB, thread=T2)
+        await chat.say(f"my name is {CANARY}", thread=T2)
+
+
+async def test_a_person_is_found_nowhere_after_it_and_the_others_are(tmp_path):
+    data = tmp_path / "data"
+    await shared(data)
+    assert {"journal.jsonl", "threads/fake/W~C1~1.0/workspace/a.txt"} < {*told(data)}
+    exported = tmp_path / "out"
+    assert "3 messages" in await run(data, "export", str(exported), "--person", "U1")
+    assert (exported / "messages.jsonl").read_text().count('"author":"U1"') == 3
+    said = await run(data, "forget", "--person", "U1", "--yes")
+    assert told(data) == [] and CANARY not in said
+    assert "threads: 1" in said and "messages: 3" in said
+    assert "Bob's own words" in (folder(data, T2) / "log.jsonl").read_text()
+    assert not folder(data).exists() and not (folder(data, T2) / "context.jsonl").exists()
+    assert b'"U1"' not in b"".join(path.read_bytes() for path in (data / "usage").glob("*"))
+    async with DEMO(data, {}) as chat:  # all that is left can be read
+        assert "hi" in (await chat.say("say hi", author=BOB, thread=T2)).text
+
+
+async def test_what_a_restore_brings_back_is_forgotten_again(tmp_path):
+    data, backup = tmp_path / "data", tmp_path / "backup.tar.gz"
+    await shared(data)
+    back_up(data, backup, lambda: datetime.now(UTC))
+    await run(data, "forget", "--person", "U1", "--yes")
+    restore(backup, data, lambda: datetime.now(UTC), force=True, on_bytes=lambda _: None)
+    assert told(data)
+    async with DEMO(data, {}):
+        assert [path for path in told(data) if "usage" not in path] == []
+        assert "Bob's own words" in (folder(data, T2) / "log.jsonl").read_text()
+
+
+async def test_a_thread_with_an_open_message_is_not_forgotten_and_a_running_bot_keeps_its_folder(tmp_path):
+    data = tmp_path / "data"
+    async with DEMO(data, {}) as here:
+        await here.say("hello")
+        assert "/forget" in await run(data, "forget", "--thread", str(T1), "--yes", code=78)
+        await here.send("write in a hurry")
+    journal = (data / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    cut = [line for line in journal if not (b"m2" in line and b'"kind":"settled"' in line)]
+    (data / "journal.jsonl").write_bytes(b"".join(cut))
+    assert "Nothing was erased" in await run(data, "forget", "--thread", str(T1), "--yes", code=78)
+    assert (folder(data) / "log.jsonl").exists()
+
+
+async def test_a_thread_is_forgotten_from_within_after_a_question(tmp_path):
+    data = tmp_path / "data"
+    async with DEMO(data, {"access": {"admins": ["U9"]}}) as chat:
+        await chat.say(f"write a.txt {CANARY}")
+        assert "1 messages, 1 files" in (await chat.say("/forget")).text
+        await chat.say("and Bob", author=BOB)
+        assert "only an admin" in (await chat.say("/forget now")).text
+        assert "I have erased" in (await chat.say("/forget now", author=Author("U9"))).text
+        assert told(data) == []
+        assert "hi" in (await chat.say("say hi")).text
