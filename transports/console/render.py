@@ -11,7 +11,7 @@ from typing import ClassVar, assert_never
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from rich.cells import chop_cells
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.padding import Padding
@@ -130,8 +130,10 @@ def note(text: str, width: int, *, colour: bool = True) -> str:
 
 def table(text: str, width: int, *, colour: bool = True) -> str:
     """Return a note whose lines are cut where the window ends."""
-    lines = Text(without_controls(text), "dim" if colour else "", no_wrap=True, overflow="ellipsis")
-    return _printed(lines, width, colour=colour) + "\n"
+    lines = (
+        row if cell_len(row) <= width else f"{set_cell_size(row, width - 1)}…" for row in text.split("\n")
+    )
+    return note("\n".join(lines), width, colour=colour)
 
 
 def recall(last: Exchange, width: int, *, colour: bool = True) -> str:

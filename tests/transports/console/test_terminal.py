@@ -312,18 +312,20 @@ async def test_a_post_before_serving_is_printed_too():
 
 
 async def test_a_thread_and_a_model_are_picked_from_a_list_that_what_is_typed_narrows_down():
-    found = Lookups(threads=lambda: {"trip": "Spring, dog", "w": "Wages"}, models=lambda: {"a/b": "free"})
+    found = Lookups(threads=lambda: {"trip": "Spring, dog", "w": "Pay" * 30}, models=lambda: {"a/b": "free"})
     async with at_terminal(lookups=found) as session:
-        await session.enter("/thread", "* main\n  trip  Spring, dog\n  w     Wages\n")
+        await session.enter("/thread", f"* main\n  trip  Spring, dog\n  w     {'Pay' * 17}…\n")
         session.keys.send_text("/mo")
         await session.screen.shows("/model   choose")
         session.keys.send_text(DOWN + "\r")
         await session.screen.shows("a/b    free")
         session.keys.send_text("\x15/thread ")
-        await session.screen.shows(" trip   Spring, dog\n", " w      Wages\n")
+        await session.screen.shows(" trip   Spring, dog\n", " w      Pay")
         session.keys.send_text("DOG")
-        await session.screen.lacks(" w      Wages")
-        session.keys.send_text(DOWN + "\r")
+        await session.screen.lacks(" w      Pay")
+        await session.screen.shows("trip   Spring")
+        session.keys.send_text(DOWN)
+        await session.enter("", "main> /thread trip\n")
         await session.screen.lacks("trip   Spring")
         await session.enter("", "main> /thread trip\ntrip>")
 
