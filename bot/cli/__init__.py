@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from bot.cli.check import check
 from bot.cli.schema import schema
 from bot.cli.serve import ask, chat, run
 from bot.config.built_in_extensions import BUILT_IN
@@ -51,11 +52,12 @@ class InOrder(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
         theirs = (name for one in BUILT_IN.values() if one.commands and one.is_here for name in one.commands)
-        names = [*self.commands, *theirs, *_commands_of_others()]
+        names = {*self.commands, *theirs, *_commands_of_others()}
         return sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name) or _command_of_extension(cmd_name)
+        ours = _built_in_command(cmd_name) or super().get_command(ctx, cmd_name)
+        return ours or _commands_of_others().get(cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -64,13 +66,13 @@ class InOrder(click.Group):
             sys.exit(EX_INTERRUPTED)
 
 
-def _command_of_extension(name: str) -> click.Command | None:
-    """Return a command that an extension of the program brings."""
+def _built_in_command(name: str) -> click.Command | None:
+    """Return a command that an extension of the program brings; it goes before the core's of the same name."""
     for one in BUILT_IN.values():
         if name in one.commands and one.is_here:
             module = import_module(f"{one.package}.command")
             return cast("click.Command", getattr(module, name.replace("-", "_")))
-    return _commands_of_others().get(name)
+    return None
 
 
 def _commands_of_others() -> dict[str, click.Command]:
@@ -124,5 +126,5 @@ async def _serve(settings: Settings, transport: Transport) -> None:
     await serve(with_owner(settings), {}, model=settings.model, make_transports=lambda _: [transport])
 
 
-for command in (chat, ask, run, schema):
+for command in (chat, ask, run, check, schema):
     main.add_command(command)

@@ -50,11 +50,6 @@ def digest(*words: str) -> str:
     return sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:20]
 
 
-def utf8_size(text: str) -> int:
-    """Return how many bytes *text* has in UTF-8; a lone surrogate counts as three."""
-    return len(text.encode("utf-8", "surrogatepass"))
-
-
 @dataclass(frozen=True, slots=True)
 class Fence:
     """An open block of code. ``prefix`` goes before its closing line, ``quotes`` is how deep in quotes it lies."""

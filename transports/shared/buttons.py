@@ -34,19 +34,11 @@ THANKS: dict[Verdict, str] = {
 """The reply to a verdict on an answer, for its person alone."""
 
 _CONTROL = re.compile(r"\s*(?:[/!](?!play\b)[a-z]|stop\s*\Z)", re.IGNORECASE)
-_PRESS = re.compile(
-    r"\s*(?:[/!]?stop|[/!](?:approve|deny|answer)\s+q[0-9a-f]{8}\b.*)\s*\Z", re.IGNORECASE | re.DOTALL
-)
 
 
 def is_control(text: str) -> bool:
     """Return whether a message steers the bot and says nothing to it."""
     return _CONTROL.match(text) is not None
-
-
-def is_press(text: str) -> bool:
-    """Return whether a message does what a button does: it stops, or answers a question by its id."""
-    return _PRESS.match(text) is not None
 
 
 class Press(Protocol):

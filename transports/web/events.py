@@ -56,11 +56,18 @@ from threads.model import (
     message_key,
 )
 from transports.base.text import clean
-from transports.shared.buttons import is_press
 from transports.web.feed import Event
 from transports.web.markdown import tree
 
+_PRESS = re.compile(
+    r"\s*(?:[/!]?stop|[/!](?:approve|deny|answer)\s+q[0-9a-f]{8}\b.*)\s*\Z", re.IGNORECASE | re.DOTALL
+)
 _CHOICE = re.compile(r"\s*/model(?: \S+){1,2}\s*\Z")
+
+
+def is_press(text: str) -> bool:
+    """Return whether a message does what a button does: it stops, or answers a question by its id."""
+    return _PRESS.match(text) is not None
 
 
 def is_quiet(text: str) -> bool:

@@ -24,9 +24,8 @@ from bot.store.reader import Reader, Thread
 from bot.tools.labels import tool_finished, tool_started
 from threads.log import LogEntry, entry_adapter
 from threads.model import ThreadId, ToolFinished, ToolStarted
-from transports.shared.buttons import is_press
 from transports.shared.first_message import first_message
-from transports.web.events import Past
+from transports.web.events import Past, is_press
 from transports.web.feed import TITLE, Event
 from transports.web.talk import Choose, NoSuchThread
 

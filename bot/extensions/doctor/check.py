@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.host.invocation import find_settings, json_option, print_json, refuse, settings_option
-from bot.ports.config_error import EX_CONFIG, ConfigInvalid
+from bot.host.invocation import json_option, print_json, refuse, settings_option
+from bot.host.settings_check import examine
+from bot.ports.config_error import EX_CONFIG
 
 if TYPE_CHECKING:
     from bot.config.settings import Settings
@@ -35,37 +35,24 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
 
     It also shows what the tool profile and the policy mean together.
     """
-    from bot.config.load import check_start
-    from bot.config.load import load as read
     from bot.config.tool_profiles import describe
     from bot.config.transports import served
-    from bot.host.extension import extensions_of, transport_kinds
-    from bot.host.model_settings import model_faults, model_warnings
+    from bot.host.extension import transport_kinds
 
     if person and not place:
         raise click.UsageError("--person needs --for")
-    warnings: list[str] = []
-    try:
-        loaded = read(find_settings(settings_file), environ=os.environ)
-        faults = check_start(loaded.settings, loaded.environ, transports=True)
-        faults += model_faults(loaded.settings)
-        for one in extensions_of(loaded.settings):
-            faults += [f"{one.name}: {fault}" for fault in one.faults(loaded.settings)]
-        warnings = model_warnings(loaded.settings)
-    except ConfigInvalid as error:
-        if not as_json:
-            refuse(str(error))
-        faults = [line for line in str(error).splitlines() if not line.startswith("Correct this in ")]
-    if place and not faults:
+    found = examine(settings_file)
+    loaded = found.loaded
+    if place and loaded and not found.faults:
         _print_place(loaded.settings, place, person, as_json=as_json)
         return
     if as_json:
-        print_json({"ok": not faults, "faults": faults, "warnings": warnings})
-        sys.exit(EX_CONFIG if faults else 0)
-    for warning in warnings:
+        print_json(found.json)
+        sys.exit(EX_CONFIG if found.faults else 0)
+    for warning in found.warnings:
         click.echo(f"settings: {warning}", err=True)
-    if faults:
-        refuse("\n".join(faults))
+    if loaded is None or found.faults:
+        refuse("\n".join(found.faults))
     file = settings_file or Path("settings.json")
     where = f"{file} is valid." if file.exists() else f"There is no {file}: all settings have their defaults."
     kinds = transport_kinds(loaded.settings)

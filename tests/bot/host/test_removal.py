@@ -57,6 +57,10 @@ def without(tmp_path):
     return copied
 
 
+CORE = {"check"}
+"""What the core can do as well, in fewer words."""
+
+
 def commands_of(run):
     return {*re.findall("^  ([a-z-]+) ", run("--help").stdout, re.MULTILINE)}
 
@@ -91,7 +95,7 @@ def test_without_playbooks_a_play_is_an_unknown_command(without):
 
 @pytest.mark.parametrize("name", [name for name, one in BUILT_IN.items() if one.commands])
 def test_a_command_of_an_extension_that_is_not_here_is_unknown_and_those_of_others_stay(without, name):
-    run, own = without(name), {*BUILT_IN[name].commands}
+    run, own = without(name), {*BUILT_IN[name].commands} - CORE
     for command in own:
         said = run(command)
         assert said.returncode == 2
@@ -105,4 +109,6 @@ def test_without_any_extension_the_program_starts_chats_and_explains_itself(with
     assert said.returncode == 0, said.stderr
     assert "I have no tool `list_files` here" in said.stdout
     assert [*tmp_path.glob("data/threads/console/*/log.jsonl")]
-    assert not COMMANDS & commands_of(run)
+    assert COMMANDS & commands_of(run) == CORE
+    settings, key = SETTINGS["mcp"]
+    assert f"{key} belongs to the extension mcp, which is not installed here" in run("check", **settings).stderr

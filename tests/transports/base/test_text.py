@@ -5,7 +5,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from transports.base.text import split, utf8_size, without_controls
+from transports.base.text import split, without_controls
+from transports.slack.live.draft_content import utf8_size
 
 LINES = st.sampled_from(
     [

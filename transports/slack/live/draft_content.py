@@ -12,7 +12,6 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from transports.base.text import utf8_size
 from transports.slack.markdown.escape import SafeStream, safe
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.open_fences import TableHold
@@ -166,3 +165,8 @@ def _size(piece: str | Card) -> int:
 def inert(text: str, links: Links) -> str:
     """Return *text* so that no link, mention or markup of it works."""
     return safe(text.replace("`", "'"), links)
+
+
+def utf8_size(text: str) -> int:
+    """Return how many bytes *text* has in UTF-8; a lone surrogate counts as three."""
+    return len(text.encode("utf-8", "surrogatepass"))
