@@ -143,6 +143,7 @@ async def stream_for(site: Site, page: Page, api: FakeOpenAI, minutes: float) ->
                     )
                 answers += 1
                 api.requests.clear()  # each has the whole conversation
+                events.seen.clear()
                 await events.until("settled", id=await ann.say(f"question {answers}", "aaaa"))
 
 
