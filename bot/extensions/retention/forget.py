@@ -10,15 +10,16 @@
 | memory       | its notes              | the notes that the person asked for                                      |
 | small values | what names it          | what names the person; the folders of the page                           |
 
-It goes file by file, each replaced whole, and the list of what was forgotten is written last: after a kill it is done
-again. Nothing is taken while a message waits for its answer.
+It goes file by file, each replaced whole, the threads last and then the list of what was forgotten: after a kill it
+is done again. Nothing is taken while a message waits for its answer.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,14 @@ from bot.budget.ledger import names_in, parts
 from bot.extensions.retention.due import open_in
 from bot.extensions.retention.forgotten import Receipt, note
 from bot.extensions.retention.rewritten_lines import drop_audit, drop_messages, drop_names
-from bot.extensions.retention.thread_parts import ATTACHMENTS, PARTS, erase, files_in, thread_folders
+from bot.extensions.retention.thread_parts import (
+    ATTACHMENTS,
+    PARTS,
+    ThreadFolder,
+    erase,
+    files_in,
+    thread_folders,
+)
 from bot.extensions.retention.whom import Whom
 from bot.observe.audit import AuditRecord
 from bot.reports.files import FileReader, Folder
@@ -40,6 +48,7 @@ from bot.reports.thread import entries
 from threads.errors import BotError
 from threads.journal.journal import FileJournal
 from threads.journal.ports import NullTaker
+from threads.log import LogEntry
 from threads.model import ThreadId
 from threads.store.attachments import paths
 from threads.store.data_folder import plain
@@ -60,54 +69,62 @@ async def forget(
 
     *is_open_elsewhere*: the newest file of the ledger is in use, and stays as it is. Raises `StillOpen` and OSError.
     """
-    took = Counter[str]()
-    whom, shared = await anyio.to_thread.run_sync(partial(_threads, data, whom, disk, took))
-    await _forget_in_journal(data, [*map(ThreadId.parse, (*whom.threads, *shared))], disk, now)
-    await anyio.to_thread.run_sync(partial(_rest, data, whom, disk, took, is_open_elsewhere))
+    found = await anyio.to_thread.run_sync(_threads_of, data, whom)
+    whole = {str(one.folder.thread) for one in found if one.is_whole}
+    whom = whom.with_threads(whole | {*filter(None, [whom.thread])})
+    took = await anyio.to_thread.run_sync(partial(_forget_names, data, whom, disk, is_open_elsewhere))
+    await _forget_in_journal(data, [one.folder.thread for one in found], disk, now)
+    for one in found:  # last: after a kill they are found again
+        took += await anyio.to_thread.run_sync(_forget_thread, one, disk)
     receipt = Receipt(at=now(), took=dict(took))
     await anyio.to_thread.run_sync(note, disk, data, {whom.name: receipt})
     return receipt
 
 
-def _threads(data: Path, whom: Whom, disk: Disk, took: Counter[str]) -> tuple[Whom, list[str]]:
-    """Forget threads and messages. Returns *whom* with the threads that are gone, and the others that changed."""
-    reader, gone, shared = FileReader(data), list[str](), list[str]()
-    is_open = open_in(data, reader)
-    found = []
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A thread in which there is something to forget: all of it, or the messages ``theirs``."""
+
+    folder: ThreadFolder
+    is_whole: bool
+    theirs: Sequence[LogEntry]
+
+
+def _threads_of(data: Path, whom: Whom) -> list[_Found]:
+    """Return the threads in which there is something to forget. Raises `StillOpen`."""
+    reader, found = FileReader(data), list[_Found]()
     for folder in thread_folders(data):
-        log = [*entries(reader, Folder(folder.path), Damage())]
+        log = entries(reader, Folder(folder.path), Damage())
         said = [entry for entry in log if entry.kind == "message"]
         theirs = [entry for entry in said if whom.person and entry.author == whom.person]
         is_whole = whom.has_thread(folder.thread, {entry.author for entry in said})
         if is_whole or theirs:
-            found.append((folder, is_whole, theirs))
-    if still := [str(folder.thread) for folder, _, _ in found if str(folder.thread) in is_open]:
+            found.append(_Found(folder, is_whole, theirs))
+    names = {str(one.folder.thread) for one in found}
+    if still := sorted(names & open_in(data, reader)):
         raise StillOpen(f"a message, a question or a schedule is open in {', '.join(still[:5])}")
-    for folder, is_whole, theirs in found:
-        took["messages"] += len(theirs)
-        if is_whole:
-            took["threads"] += 1
-            took["files"] += sum(len(files_in(folder.path, part)) for part in ("attachments", "workspace"))
-            erase(disk, folder.path, PARTS)
-            shutil.rmtree(folder.path, ignore_errors=True)
-            gone.append(str(folder.thread))
-            continue
-        erase(disk, folder.path, ["conversation"])
-        drop_messages(disk, folder.path / "log.jsonl", {entry.message_id for entry in theirs})
-        for entry in theirs:
-            for path in paths(entry.message_id, [name for name, _ in entry.files]):
-                took["files"] += _delete_attachment(folder.path / "workspace", Path(path).name)
-        (folder.path / "log.jsonl.broken").unlink(missing_ok=True)
-        shared.append(str(folder.thread))
-    return whom.with_threads({*gone, *filter(None, [whom.thread])}), shared
+    return found
 
 
-def _delete_attachment(workspace: Path, name: str) -> int:
-    """Delete a file that came with a message, its text and its small picture. Returns how many there were."""
-    found = [*(workspace / ATTACHMENTS).glob(f"**/{name}*")] if not set(name) & set("*?[") else []
-    for path in found:
-        path.unlink(missing_ok=True)
-    return len(found)
+def _forget_thread(found: _Found, disk: Disk) -> Counter[str]:
+    """Erase a thread, or what a person said in it. Returns how many of what that was."""
+    path, took = found.folder.path, Counter(messages=len(found.theirs))
+    if found.is_whole:
+        took["threads"] += 1
+        took["files"] += sum(len(files_in(path, part)) for part in ("attachments", "workspace"))
+        erase(disk, path, PARTS)
+        shutil.rmtree(path, ignore_errors=True)
+        return took
+    erase(disk, path, ["conversation"])
+    for entry in found.theirs:
+        for name in paths(entry.message_id, [name for name, _ in entry.files]):
+            # Its text and its small picture have names that begin with its own.
+            for file in (path / "workspace" / ATTACHMENTS).rglob(f"{Path(name).name}*"):
+                file.unlink()
+                took["files"] += 1
+    drop_messages(disk, path / "log.jsonl", {entry.message_id for entry in found.theirs})
+    (path / "log.jsonl.broken").unlink(missing_ok=True)
+    return took
 
 
 async def _forget_in_journal(
@@ -127,7 +144,9 @@ async def _forget_in_journal(
     journal.close()
 
 
-def _rest(data: Path, whom: Whom, disk: Disk, took: Counter[str], is_open_elsewhere: bool) -> None:
+def _forget_names(data: Path, whom: Whom, disk: Disk, is_open_elsewhere: bool) -> Counter[str]:
+    """Take them out of everything but the threads and the journal. Returns how many of what that was."""
+    took = Counter[str]()
     for path in sorted((data / "audit").glob("????-??-??.jsonl")):
         drops = partial(_names_them, whom)
         took["lines of the audit"] += drop_audit(disk, path, drops)
@@ -146,6 +165,7 @@ def _rest(data: Path, whom: Whom, disk: Disk, took: Counter[str], is_open_elsewh
             took["small values"] += _prune(disk, path, whom)
     for path in _of_page(data, whom):
         shutil.rmtree(path, ignore_errors=True)
+    return took
 
 
 def _names_them(whom: Whom, record: AuditRecord) -> bool:

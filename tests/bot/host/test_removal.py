@@ -111,4 +111,6 @@ def test_without_any_extension_the_program_starts_chats_and_explains_itself(with
     assert [*tmp_path.glob("data/threads/console/*/log.jsonl")]
     assert COMMANDS & commands_of(run) == CORE
     settings, key = SETTINGS["mcp"]
-    assert f"{key} belongs to the extension mcp, which is not installed here" in run("check", **settings).stderr
+    assert (
+        f"{key} belongs to the extension mcp, which is not installed here" in run("check", **settings).stderr
+    )

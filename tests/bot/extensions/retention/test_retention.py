@@ -180,6 +180,21 @@ async def test_a_person_is_found_nowhere_after_it_and_the_others_are(tmp_path):
         assert "hi" in (await chat.say("say hi", author=BOB, thread=T2)).text
 
 
+async def test_a_disk_that_fails_in_between_leaves_nothing_behind_the_second_time(tmp_path, monkeypatch):
+    data = tmp_path / "data"
+    await shared(data)
+
+    def fails(*_):
+        raise OSError(5, "no disk", "log.jsonl")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("bot.extensions.retention.forget.drop_messages", fails)
+        assert "run it again" in await run(data, "forget", "--person", "U1", "--yes", code=1)
+    assert told(data)
+    await run(data, "forget", "--person", "U1", "--yes")
+    assert told(data) == []
+
+
 async def test_what_a_restore_brings_back_is_forgotten_again(tmp_path):
     data, backup = tmp_path / "data", tmp_path / "backup.tar.gz"
     await shared(data)
