@@ -106,7 +106,6 @@ class Database:
             journal.ENDED: self.ended,
             journal.MAIL: self.send_mail,
             journal.STOP: self.stop,
-            store.FORGET_FIRST: list,
             journal.DELIVERED: lambda threads: sorted(
                 ((n, t, event) for n, (t, event) in self.mail.items() if t in threads),
                 key=lambda r: (r[1], r[0]),

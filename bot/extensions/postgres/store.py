@@ -60,9 +60,6 @@ FIRST_TODAY = (
 )
 """The level is the number of the day, before the checksum of the key that came first."""
 
-FORGET_FIRST = (
-    "DELETE FROM bucket WHERE starts_with(name, 'first:') AND at < clock_timestamp() - interval '2 days'"
-)
 CLAIM_REPORT = "SELECT claim_report(%s, %s, %s)"
 AUDIT = (
     "INSERT INTO audit (line, digest) SELECT line::json, sha256(convert_to(line, 'UTF8')) "
@@ -156,7 +153,6 @@ class PostgresStore:
             try:
                 await self._workspaces.collect()
                 await self._rates.rows(COLLECT_BUCKETS)
-                await self._rates.rows(FORGET_FIRST)
             except OSError as error:
                 log.warning("worker.not_collected: %s", error)
 
