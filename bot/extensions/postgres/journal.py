@@ -158,11 +158,7 @@ class PostgresJournal:
         self.owned: dict[str, Ownership] = {}
         self.accepting = True
         self.share, self.left_at = math.inf, -math.inf
-        self._inbox, self._records, self._reader = (
-            DatabaseSession(pool),
-            DatabaseSession(pool),
-            DatabaseSession(pool),
-        )
+        self._inbox, self._records, self._reader = (DatabaseSession(pool, first=True) for _ in range(3))
         self._me, self._now = me, now
         self._arrivals = GroupWriter(self._receive, self._arrived)
         self._changes = GroupWriter(self._apply, self._applied)

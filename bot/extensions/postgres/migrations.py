@@ -23,12 +23,12 @@ SQL = files(__package__).joinpath("sql")
 STEPS = sum(entry.name[0].isdigit() for entry in SQL.iterdir())
 """The number of files of tables: `sql/0001.sql` and so on."""
 
-FUNCTIONS = 1
+FUNCTIONS = 2
 """The version of `sql/functions.sql`. A change there raises it."""
 
 
 def migrate(dsn: str) -> None:
-    """Bring the tables up to date, all or nothing. Raises `NewerSchema` and `SessionLost`.
+    """Bring the database up to date, all or nothing. Raises `NewerSchema` and `SessionLost`.
 
     Raises `ConfigInvalid` for a store that was moved elsewhere, and for what is no address.
     """

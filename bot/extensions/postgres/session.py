@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import select
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Any
 
@@ -34,6 +35,12 @@ OPTIONS = (
     "-c synchronous_commit=on"
 )
 """A client that hangs inside a transaction would keep its locks, and nobody could take its threads over."""
+
+START_S = 3.0
+"""Seconds in which a statement that goes through a pooler has to begin."""
+
+BEGIN = "SELECT begin_pooled(%s)"
+NOW = "SELECT clock_timestamp()"
 
 END_FORMER = (
     "SELECT pg_terminate_backend(pid, 3000) FROM pg_stat_activity WHERE application_name = ANY (%s::text[])"
@@ -89,6 +96,12 @@ class SessionLost(ConnectionError):
 
 class SessionRefused(SessionLost, StoreRefused):
     """The server does not serve this user, until an operator changes something."""
+
+
+def is_answered(error: BaseException) -> bool:
+    """Return whether the server itself refused a statement: it is over then. A pooler's word says less (08)."""
+    sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
+    return bool(sqlstate) and not str(sqlstate).startswith("08")
 
 
 def is_mistake(sqlstate: str) -> bool:
@@ -157,6 +170,11 @@ class Pool:
     The server shows the *tag* in their names, by default a random one.
     The server may still carry out a statement whose connection was given up. So what was given up is ended before a
     connection is lent again. Nothing that was sent earlier can happen after what is sent now.
+
+    If the connections are `pooled`, their address is that of a pooler that gives each transaction any session of the
+    server. Then nothing is kept in a session: no prepared statement, and no setting that outlives a transaction. The
+    pooler may pass on a statement whose sender has given up, and nobody could find it there. So each one refuses to
+    begin more than `START_S` after it was sent, and after one of unknown fate the pool waits for so long.
     """
 
     def __init__(
@@ -165,12 +183,25 @@ class Pool:
         most: int = SHARED,
         prepare: Callable[[Connection], Awaitable[None]] | None = None,
         tag: str = "",
+        *,
+        pooled: bool = False,
     ) -> None:
-        self.tag = tag or token_hex(8)
+        self.tag, self.pooled = tag or token_hex(8), pooled
         self.places = anyio.Semaphore(most, fast_acquire=True)
-        self._dsn, self._prepare = address(dsn, options=OPTIONS), prepare
+        self.places_for_all = anyio.Semaphore(max(1, most - 1), fast_acquire=True)
+        self._dsn = address(dsn) if pooled else address(dsn, options=OPTIONS)
+        self._prepare, self._not_before, self._ahead = prepare, 0.0, 0.0
         self._idle: list[tuple[str, Connection]] = []
         self._former: set[str] = set()
+
+    def saw(self, now: datetime) -> None:
+        """Take what the server has just answered as its time. A late answer only makes the limits earlier."""
+        self._ahead = now.timestamp() - anyio.current_time()
+
+    @property
+    def begins_until(self) -> datetime:
+        """Until when a statement that is sent now may begin, by the server's clock."""
+        return datetime.fromtimestamp(anyio.current_time() + self._ahead + START_S, UTC)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -180,10 +211,13 @@ class Pool:
         """
         with outages():
             with anyio.fail_after(STATEMENT_S):
+                await anyio.sleep_until(self._not_before)
                 name, connection = await self._reuse() or await self._open()
             try:
                 yield connection
-            except BaseException:
+            except BaseException as error:
+                if self.pooled and not is_answered(error):
+                    self._not_before = anyio.current_time() + START_S
                 await self._give_up(name, connection)
                 raise
             self._idle.append((name, connection))
@@ -212,6 +246,10 @@ class Pool:
         connection = await psycopg.AsyncConnection.connect(target, autocommit=True)
         try:
             await self._end_former(connection)
+            if self.pooled:
+                connection.prepare_threshold = None
+                [(now,)] = await (await connection.execute(NOW)).fetchall()
+                self.saw(now)
             if self._prepare is not None:
                 await self._prepare(connection)
         except BaseException:
@@ -236,14 +274,16 @@ class DatabaseSession:
     """Runs statements one after another over a pool, each in a transaction of its own.
 
     A cancelled caller waits for the end of its statement, because psycopg would close the connection otherwise.
+    One place of the pool is for sessions that come *first*: what a message waits for waits for no file of 1 MiB.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, *, first: bool = False) -> None:
         self._pool, self._turn = pool, anyio.Lock()
+        self._place = nullcontext() if first else pool.places_for_all
 
     async def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Return the rows of one statement. Raises `SessionLost`."""
-        async with self._turn, self._pool.places:
+        async with self._turn, self._place, self._pool.places:
             with anyio.CancelScope(shield=True):
                 rows = await self._run(statement, parameters)
         return rows
@@ -260,6 +300,11 @@ class DatabaseSession:
     async def try_once(self, statement: str, parameters: Sequence[object]) -> list[Row]:
         async with self._pool.connection() as connection:
             with anyio.fail_after(STATEMENT_S):
-                cursor = await connection.execute(statement.encode(), parameters, prepare=True)
+                if self._pool.pooled:
+                    async with connection.pipeline():  # one transaction, sent at once
+                        await connection.execute(BEGIN, (self._pool.begins_until,))
+                        cursor = await connection.execute(statement.encode(), parameters)
+                else:
+                    cursor = await connection.execute(statement.encode(), parameters, prepare=True)
                 rows = list(await cursor.fetchall()) if cursor.description else []
         return rows

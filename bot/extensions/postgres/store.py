@@ -21,7 +21,7 @@ from threads.log import LogEntry
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
 
-from .checks import POOLED, examine
+from .checks import ELSEWHERE, POOLED, examine
 from .context import PostgresContext
 from .journal import PostgresJournal
 from .marks import PostgresMarks
@@ -89,11 +89,23 @@ class MessageRows:
 
 
 class PostgresStore:
-    """A `threads.ports.Store`. The files of threads that are served here are under *data*."""
+    """A `threads.ports.Store`. The files of threads that are served here are under *data*.
 
-    def __init__(self, dsn: str, data: Path, *, name: str, version: str, now: Callable[[], datetime]) -> None:
-        self._dsn, self._data, self._now = dsn, data, now
-        self.pool = Pool(dsn)
+    *pool_dsn* is the address of a pooler before the same database, for all but the session with the lock.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        data: Path,
+        *,
+        name: str,
+        version: str,
+        now: Callable[[], datetime],
+        pool_dsn: str = "",
+    ) -> None:
+        self._dsn, self._pool_dsn, self._data, self._now = dsn, pool_dsn, data, now
+        self.pool = Pool(pool_dsn or dsn, pooled=bool(pool_dsn))
         self.worker = Worker(dsn, self.pool, name, version)
         self.states = PostgresStates(self.pool, self.worker.ring_all)
         self.memory = PostgresMemory(self.pool)
@@ -109,9 +121,9 @@ class PostgresStore:
 
     async def prepare(self) -> None:
         """Bring the tables up to date. Raises OSError, `NewerSchema`, and `ConfigInvalid` for an unfit server."""
-        database = await anyio.to_thread.run_sync(examine, self._dsn)
-        if POOLED in database.faults:
-            raise ConfigInvalid(f"store.dsn: {POOLED}")
+        database = await anyio.to_thread.run_sync(examine, self._dsn, self._pool_dsn)
+        for fault in {POOLED, ELSEWHERE}.intersection(database.faults):
+            raise ConfigInvalid(f"store: {fault}")
         for risk in (*database.faults, *database.risks):
             log.warning("store.at_risk: %s", risk)
         await anyio.to_thread.run_sync(migrate, self._dsn)

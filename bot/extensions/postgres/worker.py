@@ -86,7 +86,8 @@ class Worker:
         self.alive = 1
         """The number of workers."""
         self._name, self._version, self._lease_s = name, version, lease_s
-        self._own = Pool(dsn, 1, self._prepare, pool.tag)
+        # Sessions of a pooler outlive a worker: their names say nothing about its life.
+        self._own, self._pool = Pool(dsn, 1, self._prepare, "" if pool.pooled else pool.tag), pool
         self._work_session = DatabaseSession(pool)
         self.notices = Notices(pool)
         self._timeline, self._work = "", set[anyio.CancelScope]()
@@ -226,6 +227,7 @@ class Worker:
     def _renew(self, sent: float, now: datetime) -> None:
         """Renew the lease. It counts from before the request: the server's clock started later."""
         self.clock_ahead = now - datetime.now(UTC)
+        self._pool.saw(now)
         until = sent + self._lease_s - MARGIN_S
         self._hold_until(until, until)
 

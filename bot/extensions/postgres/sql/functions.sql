@@ -4,6 +4,19 @@
 --
 -- Within a function whoever changes rows locks them first, in their order, and only then looks at what is there.
 
+-- The first statement of a transaction that came through a pooler. One that was sent so long ago that its sender may
+-- have given up is refused. The settings are those of other connections, for this transaction only.
+CREATE OR REPLACE FUNCTION begin_pooled(until timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF clock_timestamp() > until THEN
+        RAISE EXCEPTION 'the pooler passed the statement on too late' USING ERRCODE = 'query_canceled';
+    END IF;
+    PERFORM set_config('statement_timeout', '9s', true), set_config('synchronous_commit', 'on', true),
+        set_config('idle_in_transaction_session_timeout', '2s', true),
+        set_config('client_connection_check_interval', '1s', true);
+END
+$$;
+
 -- Makes messages durable, any worker's. A thread that nobody owns becomes the receiver's; `me` is null for one that takes
 -- no more. The threads are locked before anything is looked up and `seq` is drawn: within a thread the order of commits is
 -- that of `seq`. A message that is known by one of its ids is not new. Two copies with different ids may begin a thread

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import anyio
 import psycopg
 import pytest
 
 from bot.extensions.postgres import session as module
-from bot.extensions.postgres.session import DatabaseSession, Pool, SessionLost
+from bot.extensions.postgres.session import SHARED, DatabaseSession, Pool, SessionLost
 
 PID = "SELECT pg_backend_pid()"
 LATE = "INSERT INTO role (name, worker) VALUES ('late', 1)"
@@ -72,6 +73,30 @@ async def test_other_connections_are_left_alone(dsn, pool):
         await DatabaseSession(other).rows(PID)
         await other.close()
     assert await one.rows(PID) == [(pid,)]
+
+
+async def test_what_a_message_waits_for_waits_for_no_slow_statement_of_others(pool):
+    """However many there are: two have their places, and the others wait for these."""
+    first, running = DatabaseSession(pool, first=True), 0
+
+    async def sleep():
+        with suppress(SessionLost):
+            await DatabaseSession(pool).rows("SELECT pg_sleep(8)")
+
+    async with anyio.create_task_group() as slow:
+        for _ in range(6):
+            slow.start_soon(sleep)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(5):  # before any of them is over
+            while running < SHARED - 1:
+                [(running,)] = await first.rows(SLOW)
+        slow.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            assert len(await first.rows(END_SLOW)) == SHARED - 1
+
+
+SLOW = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%%' AND datname = current_database()"
+END_SLOW = SLOW.replace("count(*)", "pg_terminate_backend(pid)")
 
 
 async def _is_not_heard(*_: object, **__: object) -> None:
