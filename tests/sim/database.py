@@ -127,7 +127,6 @@ class Database:
             worker.RELEASE: self.release,
             worker.TAKE_ROLE: self.take_role,
             context.LOAD: self.load,
-            context.ARCHIVED: lambda name: [(name in self.threads and self.threads[name].generation > 0,)],
             context.NEXT: self.next_generation,
             journal.PENDING: lambda *_: [(0, 0)],
             store.COLLECT_BUCKETS: list,
@@ -209,8 +208,10 @@ class Database:
                 )
                 if alias is not None:
                     self.aliases[alias] = key
-            thread = self.threads[name]
-            rows.append((key, new, name, thread.owner, thread.epoch))
+            thread, row = self.threads[name], self.messages.get(key) if new else None
+            earlier = [m.seq for m in self.messages.values() if row and m.thread == name and m.seq < row.seq]
+            found = (row.seq, max(earlier, default=None), False, row.unowned) if row else (None,) * 4
+            rows.append((key, new, name, thread.owner, thread.epoch, *found))
         return rows
 
     def apply(
@@ -347,8 +348,15 @@ class Database:
             self.threads[name].owner, self.threads[name].epoch = me, self.threads[name].epoch + 1
         return [(name, self.threads[name].epoch) for name in free[:room]]
 
-    def own(self, me):
-        return [(name, thread.epoch) for name, thread in self.threads.items() if thread.owner == me]
+    def own(self, me, _):
+        last = dict[str, int | None]()
+        for m in self.messages.values():
+            if m.outcome is None:
+                last[m.thread] = m.seq
+        found = [*last.items(), *((name, None) for name in {name for name, _ in self.mail.values()})]
+        return [
+            (name, self.threads[name].epoch, seq) for name, seq in found if self.threads[name].owner == me
+        ]
 
     def release(self, me, threads):
         busy = {m.thread for m in self.messages.values() if m.outcome is None}
@@ -363,7 +371,8 @@ class Database:
         return [(self.roles.get(name) == me,)]
 
     def load(self, name):
-        return [(line,) for _, line in sorted(self._context(name).items())]
+        archived = name in self.threads and self.threads[name].generation > 0
+        return [(archived, line) for _, line in sorted(self._context(name).items()) or [(0, None)]]
 
     def next_generation(self, me, name, epoch, copied):
         if not self._owns(me, name, epoch):

@@ -94,7 +94,7 @@ WORKERS = (
     "WHERE a.datname = current_database() AND split_part(a.application_name, ' ', 2) = w.tag) "
     "FROM worker w ORDER BY w.id"
 )
-RECEIVE = "SELECT new, thread, owner FROM receive(NULL, %s, %s, %s, %s, NULL, NULL)"
+RECEIVE = "SELECT new, thread, owner FROM take_in(NULL, %s, %s, %s, %s, NULL, NULL)"
 STAMP = "SELECT clock_timestamp()"
 NOW = "SELECT clock_timestamp()::text"
 

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from secrets import token_hex
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import anyio
 import psycopg
+from psycopg.adapt import Dumper
 from psycopg.conninfo import make_conninfo
 
 from bot.ports.config_error import ConfigInvalid, StoreRefused
@@ -20,6 +21,8 @@ Row = tuple[Any, ...]
 """A row of a result. Each caller knows the columns that it asked for."""
 
 Connection = psycopg.AsyncConnection[Row]
+Ask = TypeVar("Ask")
+Answer = TypeVar("Answer")
 
 STATEMENT_S = 10.0
 """Seconds that a statement may take. The server ends it a little earlier."""
@@ -81,6 +84,23 @@ A refusal in another language counts as one that passes: it is tried again.
 MALFORMED = (
     "store.dsn: what it names is not an address of PostgreSQL; it looks like postgresql://USER@HOST/DATABASE"
 )
+
+
+class ArrayDumper(Dumper):
+    """Writes a list as PostgreSQL reads an array. The driver's own way costs more than the rest of a statement."""
+
+    def dump(self, obj: Sequence[object]) -> bytes:
+        return f"{{{','.join(map(_element, obj))}}}".encode()
+
+
+def _element(value: object) -> str:
+    if value is None:
+        return "NULL"
+    text = f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+psycopg.adapters.register_dumper(list, ArrayDumper)
 
 
 class SessionLost(ConnectionError):
@@ -211,16 +231,28 @@ class Pool:
         """
         with outages():
             with anyio.fail_after(STATEMENT_S):
-                await anyio.sleep_until(self._not_before)
-                name, connection = await self._reuse() or await self._open()
+                name, connection = await self.lend()
             try:
                 yield connection
             except BaseException as error:
-                if self.pooled and not is_answered(error):
-                    self._not_before = anyio.current_time() + START_S
-                await self._give_up(name, connection)
+                await self.lose(name, connection, error)
                 raise
-            self._idle.append((name, connection))
+            self.take_back(name, connection)
+
+    async def lend(self) -> tuple[str, Connection]:
+        """Return a connection with its name. Either `take_back` or `lose` has to follow."""
+        if self._not_before > anyio.current_time():
+            await anyio.sleep_until(self._not_before)
+        return await self._reuse() or await self._open()
+
+    def take_back(self, name: str, connection: Connection) -> None:
+        self._idle.append((name, connection))
+
+    async def lose(self, name: str, connection: Connection, error: BaseException) -> None:
+        """Close a connection over which something failed."""
+        if self.pooled and not is_answered(error):
+            self._not_before = anyio.current_time() + START_S
+        await self._give_up(name, connection)
 
     async def close(self) -> None:
         """Close the connections that nobody uses. They are opened again when they are needed."""
@@ -278,33 +310,69 @@ class DatabaseSession:
     """
 
     def __init__(self, pool: Pool, *, first: bool = False) -> None:
-        self._pool, self._turn = pool, anyio.Lock()
+        self._pool, self._turn = pool, anyio.Lock(fast_acquire=True)
         self._place = nullcontext() if first else pool.places_for_all
 
     async def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Return the rows of one statement. Raises `SessionLost`."""
         async with self._turn, self._place, self._pool.places:
-            with anyio.CancelScope(shield=True):
-                rows = await self._run(statement, parameters)
-        return rows
-
-    async def _run(self, statement: str, parameters: Sequence[object]) -> list[Row]:
-        for left in reversed(range(TRIES)):
-            try:
-                return await self.try_once(statement, parameters)
-            except SessionLost as error:
-                if error.sqlstate not in DEADLOCKS or not left:
-                    raise
+            for left in reversed(range(TRIES)):
+                try:
+                    return await self.try_once(statement, parameters)
+                except SessionLost as error:
+                    if error.sqlstate not in DEADLOCKS or not left:
+                        raise
         raise AssertionError  # the last try returns or raises
 
     async def try_once(self, statement: str, parameters: Sequence[object]) -> list[Row]:
-        async with self._pool.connection() as connection:
-            with anyio.fail_after(STATEMENT_S):
+        """Run a statement once. One scope for all: they cost more than what goes over the wire."""
+        with outages(), anyio.fail_after(STATEMENT_S, shield=True):
+            name, connection = await self._pool.lend()
+            try:
                 if self._pool.pooled:
                     async with connection.pipeline():  # one transaction, sent at once
                         await connection.execute(BEGIN, (self._pool.begins_until,))
                         cursor = await connection.execute(statement.encode(), parameters)
                 else:
                     cursor = await connection.execute(statement.encode(), parameters, prepare=True)
-                rows = list(await cursor.fetchall()) if cursor.description else []
+                rows = await cursor.fetchall() if cursor.description else []
+            except BaseException as error:
+                await self._pool.lose(name, connection, error)
+                raise
+            self._pool.take_back(name, connection)
         return rows
+
+
+class Together(Generic[Ask, Answer]):
+    """Callers who wait at the same time ask with one statement. *run* gets what they ask, and returns the answers."""
+
+    def __init__(self, run: Callable[[list[Ask]], Awaitable[Sequence[Answer]]]) -> None:
+        self._run, self._turn = run, anyio.Lock(fast_acquire=True)
+        self._waiting = dict[object, Ask]()
+        self._answers = dict[object, Answer | OSError]()
+
+    async def ask(self, one: Ask) -> Answer:
+        """Return the answer. Raises the OSError of the statement."""
+        me = object()
+        self._waiting[me] = one
+        try:
+            async with self._turn:
+                if me in self._waiting:
+                    await self._ask_all()
+            answer = self._answers[me]
+        finally:
+            self._waiting.pop(me, None)
+            self._answers.pop(me, None)
+        if isinstance(answer, OSError):
+            raise SessionLost(answer) from answer
+        return answer
+
+    async def _ask_all(self) -> None:
+        asked = dict(self._waiting)
+        try:
+            answers: Sequence[Answer | OSError] = await self._run([*asked.values()])
+        except OSError as error:
+            answers = [error] * len(asked)
+        for one, answer in zip(asked, answers, strict=True):
+            if self._waiting.pop(one, None) is not None:  # it still waits
+                self._answers[one] = answer

@@ -27,7 +27,7 @@ from .journal import PostgresJournal
 from .marks import PostgresMarks
 from .memory import PostgresMemory
 from .migrations import migrate
-from .session import DatabaseSession, Pool
+from .session import DatabaseSession, Pool, Together
 from .states import PostgresStates
 from .worker import Worker
 from .workspaces import Workspaces
@@ -45,7 +45,10 @@ BEGUN = (
 )
 """A message that was only refused, or only a command, opens no thread. What came from files may have no messages."""
 
-TAKE_SHARED = "SELECT take_token(%s, %s, %s)"
+TAKE_SHARED = (
+    "SELECT take_token(name, rate, burst) "
+    "FROM unnest(%s::text[], %s::float8[], %s::float8[]) g (name, rate, burst)"
+)
 TRY_SHARED = (
     "INSERT INTO bucket AS b (name, level, at) VALUES (%s, %s::float8 - 1, clock_timestamp()) "
     "ON CONFLICT (name) DO UPDATE SET at = excluded.at, level = "
@@ -113,6 +116,7 @@ class PostgresStore:
         self.history = MessageRows()
         self._reader, self._rates = DatabaseSession(self.pool), DatabaseSession(self.pool)
         self._restored_at: datetime | None = None
+        self._tokens = Together(self._take_tokens)
         self._workspaces = Workspaces(self.pool, lambda: self.worker.number, self.journal.epoch_of)
 
     def now(self) -> datetime:
@@ -226,10 +230,16 @@ class PostgresStore:
     async def take_token(self, name: str, per_second: float, burst: float) -> float:
         """Take a token of the shared rate. Without the server each worker keeps to its part of the rate."""
         try:
-            [[wait]] = await self._rates.rows(TAKE_SHARED, (name, per_second, burst))
+            return await self._tokens.ask((name, per_second, burst))
         except OSError:
             return self.workers / per_second
-        return float(wait)
+
+    async def _take_tokens(self, asked: list[tuple[str, float, float]]) -> list[float]:
+        """Take tokens in the order of their names: two workers would wait for each other in another one."""
+        order = sorted(range(len(asked)), key=lambda place: asked[place][0])
+        columns = [list(column) for column in zip(*(asked[place] for place in order), strict=True)]
+        waits = [float(wait) for (wait,) in await self._rates.rows(TAKE_SHARED, columns)]
+        return [wait for _, wait in sorted(zip(order, waits, strict=True))]
 
     async def try_token(self, name: str, per_second: float, burst: float, reserve: float) -> bool:
         """Take a token of the shared rate if that leaves a reserve. Without the server there is none."""

@@ -64,8 +64,16 @@ FREE = "UPDATE thread SET owner = NULL WHERE owner = %s"
 NOTIFY_ALL = "SELECT pg_notify(%s, '')"
 REAP = "SELECT * FROM reap(%s, %s, %s)"
 CLAIM = "SELECT * FROM claim(%s, %s, %s)"
-OWN = "SELECT id, epoch FROM thread WHERE owner = %s"
-"""Own threads that this worker does not know of. Nobody else would serve them."""
+OWN = (
+    "SELECT t.id, t.epoch, max(m.seq) FROM message m JOIN thread t ON t.id = m.thread "
+    "WHERE m.settled IS NULL AND t.owner = %s GROUP BY t.id UNION ALL "
+    "SELECT t.id, t.epoch, NULL FROM (SELECT DISTINCT thread FROM mail) l JOIN thread t ON t.id = l.thread "
+    "WHERE t.owner = %s"
+)
+"""Own threads with messages that have no outcome, and the last of them; and own threads with mail.
+
+This worker may not know of a thread, and nobody else would serve it. All others are as they were.
+"""
 
 TAKE_ROLE = "SELECT take_role(%s, %s)"
 RELEASE = "SELECT release(%s, %s)"
@@ -288,10 +296,11 @@ class Worker:
             journal.take(claimed, claimed=True)
             if len(claimed) == CLAIMED_AT_ONCE:
                 self._rung.set()  # there may be more
-        await journal.open_mail()
         await self._release(journal)
-        journal.take(await self._work_session.rows(OWN, (self.number,)), claimed=False)
-        journal.look(list(journal.owned))
+        found = await self._work_session.rows(OWN, (self.number, self.number))
+        journal.take(((thread, epoch) for thread, epoch, _ in found), claimed=False)
+        journal.look(thread for thread, _, last in found if last and journal.owned[thread].seen < last)
+        await journal.open_mail(thread for thread, _, last in found if last is None)
 
     async def _release(self, journal: PostgresJournal) -> None:
         """Release threads that have no actor and nothing pending, so that any worker may receive for them."""

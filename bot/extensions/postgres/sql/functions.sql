@@ -21,13 +21,16 @@ $$;
 -- no more. The threads are locked before anything is looked up and `seq` is drawn: within a thread the order of commits is
 -- that of `seq`. A message that is known by one of its ids is not new. Two copies with different ids may begin a thread
 -- each, and come to two workers at the same moment: the second waits for the first one's alias, and then finds it. What
--- goes beyond what its sender may have answered in a minute is marked; a limit of null is none.
-CREATE OR REPLACE FUNCTION receive(
+-- goes beyond what its sender may have answered in a minute is marked; a limit of null is none. A new message comes with
+-- its number and that of the message before it in its thread: an owner that has seen that one need not look.
+CREATE OR REPLACE FUNCTION take_in(
     me int, keys text[], threads text[], aliases text[], bodies text[], senders text[], limits int[]
-) RETURNS TABLE (key text, new boolean, thread text, owner int, epoch bigint) LANGUAGE plpgsql AS $$
+) RETURNS TABLE (
+    key text, new boolean, thread text, owner int, epoch bigint, seq bigint, before bigint, over_rate boolean, unowned boolean
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    fresh text[] := '{}';
+    fresh text[];
     sender text;
     most int;
     said text[];
@@ -43,25 +46,16 @@ BEGIN
       AND NOT EXISTS (SELECT FROM alias a WHERE a.key = g.key)
       AND NOT EXISTS (SELECT FROM message o WHERE o.key IN (g.key, g.alias))
     ORDER BY g.alias, g.n ON CONFLICT DO NOTHING;
-    FOR key, new, thread, owner, epoch IN
-        WITH given AS (
-            SELECT g.*, t.owner, t.epoch
-            FROM unnest(keys, threads, aliases, bodies) WITH ORDINALITY g (key, thread, alias, body, n)
-            JOIN thread t ON t.id = g.thread
-        ), m AS (
-            INSERT INTO message (key, thread, received, unowned)
-            SELECT g.key, g.thread, g.body::json, g.owner IS NULL FROM given g
-            WHERE NOT EXISTS (SELECT FROM alias a WHERE a.key = g.key OR (a.key = g.alias AND a.message <> g.key))
-              AND NOT EXISTS (SELECT FROM message o WHERE o.key = g.alias)
-            ORDER BY g.n ON CONFLICT (key) DO NOTHING RETURNING message.key
-        )
-        SELECT g.key, g.key IN (SELECT m.key FROM m), g.thread, g.owner, g.epoch FROM given g ORDER BY g.n
-    LOOP
-        IF new THEN
-            fresh := fresh || key;
-        END IF;
-        RETURN NEXT;
-    END LOOP;
+    WITH m AS (
+        INSERT INTO message (key, thread, received, unowned)
+        SELECT g.key, g.thread, g.body::json, t.owner IS NULL
+        FROM unnest(keys, threads, aliases, bodies) WITH ORDINALITY g (key, thread, alias, body, n)
+        JOIN thread t ON t.id = g.thread
+        WHERE NOT EXISTS (SELECT FROM alias a WHERE a.key = g.key OR (a.key = g.alias AND a.message <> g.key))
+          AND NOT EXISTS (SELECT FROM message o WHERE o.key = g.alias)
+        ORDER BY g.n ON CONFLICT (key) DO NOTHING RETURNING message.key
+    )
+    SELECT COALESCE(array_agg(m.key), '{}') INTO fresh FROM m;
     FOR sender, most, said IN
         SELECT g.sender, min(g.most), array_agg(g.key ORDER BY g.n)
         FROM unnest(keys, senders, limits) WITH ORDINALITY g (key, sender, most, n)
@@ -72,7 +66,20 @@ BEGIN
             UPDATE message m SET over_rate = true WHERE m.key = ANY (said[granted + 1:]);
         END IF;
     END LOOP;
+    RETURN QUERY SELECT g.key, m.key IS NOT NULL, g.thread, t.owner, t.epoch, m.seq,
+        (SELECT b.seq FROM message b WHERE b.thread = g.thread AND b.seq < m.seq ORDER BY b.seq DESC LIMIT 1),
+        m.over_rate, m.unowned
+    FROM unnest(keys, threads) WITH ORDINALITY g (key, thread, n) JOIN thread t ON t.id = g.thread
+    LEFT JOIN message m ON m.key = g.key AND m.key = ANY (fresh) ORDER BY g.n;
 END
+$$;
+
+-- What workers of the first version call. It goes when none of them is left.
+CREATE OR REPLACE FUNCTION receive(
+    me int, keys text[], threads text[], aliases text[], bodies text[], senders text[], limits int[]
+) RETURNS TABLE (key text, new boolean, thread text, owner int, epoch bigint) LANGUAGE sql AS $$
+    SELECT t.key, t.new, t.thread, t.owner, t.epoch
+    FROM take_in(me, keys, threads, aliases, bodies, senders, limits) t
 $$;
 
 -- Writes a batch for the threads that `me` still owns at the given epochs, and returns these: one transaction, which
@@ -165,6 +172,7 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     missing int[];
+    missing_owners int[];
 BEGIN
     IF NOT EXISTS (
         SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
@@ -186,10 +194,18 @@ BEGIN
     RETURN QUERY DELETE FROM worker w WHERE w.id <> me AND (w.alive_until < clock_timestamp()
         OR (w.id = ANY (missing) AND w.missing_at < clock_timestamp() - grace_s * interval '1s')
     ) RETURNING w.name, true;
-    PERFORM FROM thread t WHERE t.owner IS NOT NULL AND NOT EXISTS (SELECT FROM worker w WHERE w.id = t.owner)
-    ORDER BY t.id FOR NO KEY UPDATE;
-    UPDATE thread t SET owner = NULL
-    WHERE t.owner IS NOT NULL AND NOT EXISTS (SELECT FROM worker w WHERE w.id = t.owner);
+    -- Owner by owner, not thread by thread: live workers own many.
+    WITH RECURSIVE o (owner) AS (
+        SELECT min(t.owner) FROM thread t WHERE t.owner IS NOT NULL
+        UNION ALL SELECT (SELECT min(t.owner) FROM thread t WHERE t.owner > o.owner) FROM o WHERE o.owner IS NOT NULL
+    )
+    SELECT array_agg(o.owner) INTO missing_owners FROM o WHERE NOT EXISTS (SELECT FROM worker w WHERE w.id = o.owner)
+      AND o.owner IS NOT NULL;
+    IF missing_owners IS NOT NULL THEN
+        PERFORM FROM thread t WHERE t.owner = ANY (missing_owners) ORDER BY t.id FOR NO KEY UPDATE;
+        UPDATE thread t SET owner = NULL
+        WHERE t.owner = ANY (missing_owners) AND NOT EXISTS (SELECT FROM worker w WHERE w.id = t.owner);
+    END IF;
     RETURN QUERY SELECT w.name, false FROM worker w WHERE w.id = ANY (missing);
 END
 $$;
