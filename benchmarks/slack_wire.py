@@ -26,6 +26,9 @@ from tests.fakes.postgres import Server
 from tests.fakes.slack import FakeSlack
 
 THREADS = 20
+WARM_UP = 5
+"""Messages of each thread that only fill the caches of both."""
+
 RATIO = 1.3
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 CODE = """
@@ -114,7 +117,7 @@ async def _measure(folder: Path, server: Server | None, messages: int) -> dict[s
         for number in range(5):
             slack.channel(f"C{number}")
         async with _bot(slack, folder, store, dsn) as pid:
-            await _talk(slack, 2)
+            await _talk(slack, WARM_UP)
             count = THREADS * messages
             sent, bot, its = _sent(dsn), cpu_of(pid), cpu_of(server.pid) if server else 0.0
             await _talk(slack, messages)

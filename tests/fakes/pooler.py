@@ -85,10 +85,12 @@ class Pooler:
         rename = b"SET application_name = '" + name + b"'\0"
         rename = b"Q" + struct.pack("!i", len(rename) + 4) + rename
         while await _ask(session, rename) is None:
+            session[1].close()
             session = await self._session()  # the server ended that one while it was idle
         answer = await _ask(session, asked)
         if answer is None:  # the server ended it
             client.close()
+            session[1].close()
             session = await self._session()
         else:
             client.write(answer)

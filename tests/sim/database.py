@@ -121,9 +121,8 @@ class Database:
             worker.BEAT: self.beat,
             worker.LEAVE: self.leave,
             worker.FREE: self.free,
-            worker.REAP: self.reap,
+            worker.LOOK: self.look,
             worker.CLAIM: self.claim,
-            worker.OWN: self.own,
             worker.RELEASE: self.release,
             worker.TAKE_ROLE: self.take_role,
             context.LOAD: self.load,
@@ -348,15 +347,20 @@ class Database:
             self.threads[name].owner, self.threads[name].epoch = me, self.threads[name].epoch + 1
         return [(name, self.threads[name].epoch) for name in free[:room]]
 
-    def own(self, me, _):
-        last = dict[str, int | None]()
-        for m in self.messages.values():
-            if m.outcome is None:
-                last[m.thread] = m.seq
-        found = [*last.items(), *((name, None) for name in {name for name, _ in self.mail.values()})]
-        return [
-            (name, self.threads[name].epoch, seq) for name, seq in found if self.threads[name].owner == me
+    def look(self, me, lease_s, grace_s, transports):
+        gone = [
+            ("gone" if is_gone else "missing", name, None, None)
+            for name, is_gone in self.reap(me, lease_s, grace_s)
         ]
+        last = {m.thread: m.seq for m in self.messages.values() if m.outcome is None}
+        owed = [("owed", name, self.threads[name].epoch, seq) for name, seq in last.items()]
+        mail = [
+            ("mail", name, self.threads[name].epoch, None)
+            for name in {name for name, _ in self.mail.values()}
+        ]
+        free = any(self.threads[name].owner is None and name.partition(":")[0] in transports for name in last)
+        own = [row for row in owed + mail if self.threads[row[1]].owner == me]
+        return [*gone, *own, *([("free", "", None, None)] if free else [])]
 
     def release(self, me, threads):
         busy = {m.thread for m in self.messages.values() if m.outcome is None}

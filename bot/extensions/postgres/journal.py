@@ -90,7 +90,7 @@ ANYBODY = "anybody"
 """The channel for threads that nobody owns. A worker's own channel is ``w`` and its number."""
 
 
-CHECKED_AT_ONCE = 500
+CHECKED_AT_ONCE = 200
 """Own threads of which one look finds out whether they can be released."""
 
 BEAT_S = 0.5
@@ -301,7 +301,7 @@ class PostgresJournal:
         Those `claimed` have messages that another worker left.
         """
         for thread, epoch in threads:
-            if (known := self.owned.get(thread)) is None or known.epoch != epoch:
+            if (known := self.owned.get(thread)) is None or known.epoch < epoch:
                 self.release_threads(
                     [thread]
                 )  # another worker had it meanwhile, so the memory is out of date

@@ -22,7 +22,7 @@ from threads.errors import Fenced
 
 from .journal import ANYBODY, BEAT_S, PostgresJournal
 from .notices import CHANNEL, Notices
-from .session import STATEMENT_S, Connection, DatabaseSession, Pool
+from .session import STATEMENT_S, Connection, DatabaseSession, Pool, Row
 
 log = logging.getLogger(__name__)
 
@@ -62,19 +62,8 @@ BEAT = (
 LEAVE = "DELETE FROM worker WHERE id = %s"
 FREE = "UPDATE thread SET owner = NULL WHERE owner = %s"
 NOTIFY_ALL = "SELECT pg_notify(%s, '')"
-REAP = "SELECT * FROM reap(%s, %s, %s)"
+LOOK = "SELECT * FROM look(%s, %s, %s, %s)"
 CLAIM = "SELECT * FROM claim(%s, %s, %s)"
-OWN = (
-    "SELECT t.id, t.epoch, max(m.seq) FROM message m JOIN thread t ON t.id = m.thread "
-    "WHERE m.settled IS NULL AND t.owner = %s GROUP BY t.id UNION ALL "
-    "SELECT t.id, t.epoch, NULL FROM (SELECT DISTINCT thread FROM mail) l JOIN thread t ON t.id = l.thread "
-    "WHERE t.owner = %s"
-)
-"""Own threads with messages that have no outcome, and the last of them; and own threads with mail.
-
-This worker may not know of a thread, and nobody else would serve it. All others are as they were.
-"""
-
 TAKE_ROLE = "SELECT take_role(%s, %s)"
 RELEASE = "SELECT release(%s, %s)"
 
@@ -279,28 +268,36 @@ class Worker:
             self._rung = anyio.Event()
 
     async def _look(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
+        """Take up what no notification told of. This worker may not know of an own thread: nobody else serves it."""
         self._look_again_s = LOOK_S
-        for name, is_gone in await self._work_session.rows(REAP, (self.number, self._lease_s, GRACE_S)):
-            if is_gone:
-                log.warning(
-                    "worker.gone: %s died or was cut off; the others serve its threads",
-                    name,
-                    extra={"worker": name},
-                )
-            else:
-                self._look_again_s = GRACE_S
+        seen: dict[str, list[Row]] = {"gone": [], "missing": [], "owed": [], "mail": [], "free": []}
+        for what, *row in await self._work_session.rows(
+            LOOK, (self.number, self._lease_s, GRACE_S, self._transports)
+        ):
+            seen[what].append(tuple(row))
+        journal.take(((thread, epoch) for thread, epoch, _ in seen["owed"] + seen["mail"]), claimed=False)
+        for name, *_ in seen["gone"]:
+            log.warning(
+                "worker.gone: %s died or was cut off; the others serve its threads",
+                name,
+                extra={"worker": name},
+            )
+        if seen["missing"]:
+            self._look_again_s = GRACE_S
         await refresh()
         leaves = anyio.current_time() < journal.left_at + PATIENCE_S and journal.share < math.inf
-        if journal.accepting and not leaves:
+        if seen["free"] and journal.accepting and not leaves:
             claimed = await self._work_session.rows(CLAIM, (self.number, self._transports, CLAIMED_AT_ONCE))
             journal.take(claimed, claimed=True)
             if len(claimed) == CLAIMED_AT_ONCE:
                 self._rung.set()  # there may be more
+        journal.look(
+            thread
+            for thread, _, last in seen["owed"]
+            if thread in journal.owned and journal.owned[thread].seen < last
+        )
+        await journal.open_mail(thread for thread, *_ in seen["mail"])
         await self._release(journal)
-        found = await self._work_session.rows(OWN, (self.number, self.number))
-        journal.take(((thread, epoch) for thread, epoch, _ in found), claimed=False)
-        journal.look(thread for thread, _, last in found if last and journal.owned[thread].seen < last)
-        await journal.open_mail(thread for thread, _, last in found if last is None)
 
     async def _release(self, journal: PostgresJournal) -> None:
         """Release threads that have no actor and nothing pending, so that any worker may receive for them."""

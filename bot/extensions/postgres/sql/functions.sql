@@ -210,6 +210,29 @@ BEGIN
 END
 $$;
 
+-- A look around: reaps, and returns who is `gone` or `missing`; own threads with messages that are `owed`, with the last
+-- of them, and own threads with `mail`; and one row if a thread of these transports is `free` that holds a message without
+-- an outcome. The planner must not begin with the threads: only what is owed may cost.
+CREATE OR REPLACE FUNCTION look(me int, lease_s float8, grace_s float8, transports text[])
+RETURNS TABLE (what text, name text, epoch bigint, last bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT CASE WHEN r.is_gone THEN 'gone' ELSE 'missing' END, r.name, NULL::bigint, NULL::bigint
+    FROM reap(me, lease_s, grace_s) r;
+    RETURN QUERY SELECT 'owed', o.thread, t.epoch, o.last
+    FROM (SELECT m.thread, max(m.seq) AS last FROM message m WHERE m.settled IS NULL GROUP BY m.thread) o
+    CROSS JOIN LATERAL (SELECT t.epoch FROM thread t WHERE t.id = o.thread AND t.owner = me LIMIT 1) t;
+    RETURN QUERY SELECT 'mail', l.thread, t.epoch, NULL::bigint FROM (SELECT DISTINCT m.thread FROM mail m) l
+    CROSS JOIN LATERAL (SELECT t.epoch FROM thread t WHERE t.id = l.thread AND t.owner = me LIMIT 1) t;
+    RETURN QUERY SELECT 'free', '', NULL::bigint, NULL::bigint WHERE EXISTS (
+        SELECT FROM message m CROSS JOIN LATERAL (
+            SELECT FROM thread t WHERE t.id = m.thread AND t.owner IS NULL
+            AND split_part(t.id, ':', 1) = ANY (transports) LIMIT 1
+        ) f WHERE m.settled IS NULL
+    );
+END
+$$;
+
 -- Takes one token, and returns the seconds until it may be used.
 CREATE OR REPLACE FUNCTION take_token(of_name text, per_second float8, burst float8) RETURNS float8 LANGUAGE sql AS $$
     INSERT INTO bucket AS b (name, level, at) VALUES (of_name, burst - 1, clock_timestamp())
