@@ -29,6 +29,7 @@ from benchmarks import (
     restart,
     slack_events,
     slack_rates,
+    slack_wire,
     startup,
     streaming,
     throughput,
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "tools": tools.measure,
     "postgres": postgres.measure,
     "slack-rates": slack_rates.measure,
+    "slack-wire": slack_wire.measure,
 }
 VERSUS = "versus"
 """Only by name, never as one of all: it installs packages."""

@@ -21,6 +21,8 @@ import anyio
 import psycopg
 
 from benchmarks.figures import Conditions, Figure, quantile
+from benchmarks.slack_wire import cpu_of
+from bot.extensions.postgres.journal import Ownership
 from bot.extensions.postgres.store import PostgresStore
 from tests.fakes.postgres import Server
 from threads.journal.records import Intent, PendingMessage, Settled
@@ -30,6 +32,8 @@ THREADS = 256
 PER_MINUTE = 1_000
 """How many messages a person may have answered: counted, and never reached here."""
 
+OWNED = 10_000
+OWN = "UPDATE thread SET owner = %s WHERE id IN (SELECT id FROM thread ORDER BY id LIMIT %s) RETURNING id, epoch"
 CHANNEL = ThreadId("slack", "T1", "C1", "")
 IDLE = """
 INSERT INTO thread (id, epoch) SELECT 'slack:T1:C2:' || n, 1 FROM generate_series(1, %(n)s) n;
@@ -154,14 +158,24 @@ async def _takeover(dsn: str) -> list[float]:
     return found
 
 
-async def _idle(dsn: str) -> tuple[float, float]:
-    """Return the CPU share of a worker that has nothing to do, and the threads in its memory."""
+async def _idle(dsn: str, server: Server, owned: int = 0) -> tuple[float, float, float]:
+    """Return the CPU shares of a worker that has nothing to do, and of its server, and the threads in its memory.
+
+    It owns so many of the threads, each with an actor.
+    """
     async with _worker(dsn) as (store, _):
-        await anyio.sleep(2)
-        began, cpu = time.perf_counter(), time.process_time()
-        await anyio.sleep(5)
-        share = (time.process_time() - cpu) / (time.perf_counter() - began)
-        return share * 100, len(store.journal.owned)
+        if owned:
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                found = connection.execute(OWN.encode(), (store.worker.number, owned)).fetchall()
+                connection.execute("VACUUM ANALYZE")
+            owned_here = {thread: Ownership(epoch, seen=1, served=True) for thread, epoch in found}
+            store.journal.owned.update(owned_here)
+        await anyio.sleep(15)  # a checkpoint and a vacuum are over
+        began, cpu, its = time.perf_counter(), time.process_time(), cpu_of(server.pid)
+        await anyio.sleep(10)
+        took = time.perf_counter() - began
+        shares = (time.process_time() - cpu) / took, (cpu_of(server.pid) - its) / took
+        return shares[0] * 100, shares[1] * 100, len(store.journal.owned)
 
 
 def measure(conditions: Conditions) -> Iterator[Figure]:
@@ -182,6 +196,10 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
         dsn, threads = server.new_database(), 10_000 if conditions.quick else 100_000
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute((IDLE % {"n": threads}).encode())
-        share, owned = anyio.run(_idle, dsn)
+        share, its, owned = anyio.run(_idle, dsn, server)
         yield Figure(f"CPU beside {threads:,} idle threads", share, "%", at_most=2)
+        yield Figure("  and its server", its, "%")
         yield Figure("of them in memory", owned, "", at_most=0)
+        share, its, owned = anyio.run(_idle, dsn, server, OWNED)
+        yield Figure(f"CPU with {owned:,.0f} own threads", share, "%", at_most=1)
+        yield Figure("  and its server", its, "%", at_most=0.5)

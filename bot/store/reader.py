@@ -104,6 +104,7 @@ class WorkerRow:
     alive: bool
     last_beat_s: float
     threads: int
+    connections: int = 0
 
 
 class SharedReader(Reader, Protocol):
@@ -111,7 +112,6 @@ class SharedReader(Reader, Protocol):
 
     def workers(self) -> Sequence[WorkerRow]:
         """Return all workers, also those that are gone and not yet cleared away."""
-        ...
 
     def receive(self, incoming: Incoming) -> bool:
         """Make a message durable for whichever worker takes it up; False when its id is known already."""

@@ -41,6 +41,7 @@ REASONS: Mapping[str, str] = {
     "llm_retry.rate_limited.base_delay_ms": "Quotas refill within seconds to a minute.",
     "llm_retry.rate_limited.max_delay_ms": "Five doublings of the first wait.",
     "store.kind": "Files need no server. A database lets any number of machines serve the same threads.",
+    "store.pool_dsn": "Four connections a worker are few enough for most servers; a pooler costs CPU.",
     "store.dsn": "Its address holds a password, so it stays out of the settings file.",
     "stream_timeouts_s.connect": "A server that does not even accept in this time is down.",
     "stream_timeouts_s.first_content": "Models that think say nothing for minutes, and are at work.",

@@ -74,6 +74,12 @@ class Server:
         return str(self._folder)
 
     @property
+    def pid(self) -> int:
+        """The process that starts all others of the server."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def _data(self) -> str:
         return str(self._folder / "data")
 

@@ -106,7 +106,6 @@ class Database:
             journal.ENDED: self.ended,
             journal.MAIL: self.send_mail,
             journal.STOP: self.stop,
-            store.FORGET_FIRST: list,
             journal.DELIVERED: lambda threads: sorted(
                 ((n, t, event) for n, (t, event) in self.mail.items() if t in threads),
                 key=lambda r: (r[1], r[0]),
@@ -122,13 +121,11 @@ class Database:
             worker.BEAT: self.beat,
             worker.LEAVE: self.leave,
             worker.FREE: self.free,
-            worker.REAP: self.reap,
+            worker.LOOK: self.look,
             worker.CLAIM: self.claim,
-            worker.OWN: self.own,
             worker.RELEASE: self.release,
             worker.TAKE_ROLE: self.take_role,
             context.LOAD: self.load,
-            context.ARCHIVED: lambda name: [(name in self.threads and self.threads[name].generation > 0,)],
             context.NEXT: self.next_generation,
             journal.PENDING: lambda *_: [(0, 0)],
             store.COLLECT_BUCKETS: list,
@@ -210,8 +207,10 @@ class Database:
                 )
                 if alias is not None:
                     self.aliases[alias] = key
-            thread = self.threads[name]
-            rows.append((key, new, name, thread.owner, thread.epoch))
+            thread, row = self.threads[name], self.messages.get(key) if new else None
+            earlier = [m.seq for m in self.messages.values() if row and m.thread == name and m.seq < row.seq]
+            found = (row.seq, max(earlier, default=None), False, row.unowned) if row else (None,) * 4
+            rows.append((key, new, name, thread.owner, thread.epoch, *found))
         return rows
 
     def apply(
@@ -348,8 +347,20 @@ class Database:
             self.threads[name].owner, self.threads[name].epoch = me, self.threads[name].epoch + 1
         return [(name, self.threads[name].epoch) for name in free[:room]]
 
-    def own(self, me):
-        return [(name, thread.epoch) for name, thread in self.threads.items() if thread.owner == me]
+    def look(self, me, lease_s, grace_s, transports):
+        gone = [
+            ("gone" if is_gone else "missing", name, None, None)
+            for name, is_gone in self.reap(me, lease_s, grace_s)
+        ]
+        last = {m.thread: m.seq for m in self.messages.values() if m.outcome is None}
+        owed = [("owed", name, self.threads[name].epoch, seq) for name, seq in last.items()]
+        mail = [
+            ("mail", name, self.threads[name].epoch, None)
+            for name in {name for name, _ in self.mail.values()}
+        ]
+        free = any(self.threads[name].owner is None and name.partition(":")[0] in transports for name in last)
+        own = [row for row in owed + mail if self.threads[row[1]].owner == me]
+        return [*gone, *own, *([("free", "", None, None)] if free else [])]
 
     def release(self, me, threads):
         busy = {m.thread for m in self.messages.values() if m.outcome is None}
@@ -364,7 +375,8 @@ class Database:
         return [(self.roles.get(name) == me,)]
 
     def load(self, name):
-        return [(line,) for _, line in sorted(self._context(name).items())]
+        archived = name in self.threads and self.threads[name].generation > 0
+        return [(archived, line) for _, line in sorted(self._context(name).items()) or [(0, None)]]
 
     def next_generation(self, me, name, epoch, copied):
         if not self._owns(me, name, epoch):

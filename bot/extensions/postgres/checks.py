@@ -12,9 +12,11 @@ FACTS = (
     "SELECT current_setting('server_version'), current_setting('fsync') = 'on', "
     "current_setting('synchronous_commit') IN ('on', 'remote_apply'), "
     "EXISTS (SELECT FROM pg_stat_replication) AND current_setting('synchronous_standby_names') = '', "
-    "to_regclass('worker') IS NOT NULL"
+    "to_regclass('worker') IS NOT NULL, (SELECT sum(numbackends) FROM pg_stat_database)::int, "
+    "current_setting('max_connections')::int"
 )
 PID = "SELECT pg_backend_pid()"
+DATABASE = "SELECT system_identifier, current_database() FROM pg_control_system()"
 COUNTS = (
     "SELECT (SELECT count(*) FROM worker WHERE alive_until > clock_timestamp()), "
     "(SELECT count(*) FROM message WHERE settled IS NULL)"
@@ -30,7 +32,8 @@ POOLED = (
 class Database:
     """``faults`` are sentences about what loses messages, ``risks`` about what may.
 
-    ``workers`` counts the live ones, and ``waiting`` the messages without an outcome.
+    ``workers`` counts the live ones, ``waiting`` the messages without an outcome, and ``connections`` those that the
+    server has, of the ``most`` that it takes.
     """
 
     version: str
@@ -38,11 +41,19 @@ class Database:
     faults: tuple[str, ...]
     risks: tuple[str, ...]
     waiting: int = 0
+    connections: int = 0
+    most: int = 0
 
 
-def examine(dsn: str) -> Database:
-    """Examine a server. Blocking. Raises `SessionLost` and `ConfigInvalid`."""
-    server = address(dsn, options=OPTIONS)
+ELSEWHERE = "store.pool_dsn leads to another database than store.dsn."
+
+
+def examine(dsn: str, pool_dsn: str = "") -> Database:
+    """Examine a server, and whether the pooler before it leads there. Blocking.
+
+    Raises `SessionLost` and `ConfigInvalid`.
+    """
+    server, elsewhere = address(dsn, options=OPTIONS), False
     try:
         with (
             outages(),
@@ -51,18 +62,24 @@ def examine(dsn: str) -> Database:
         ):
             # A pooler gives a session that has just become free to the next client.
             pooled = one.execute(PID).fetchone() == other.execute(PID).fetchone()
-            row = one.execute(FACTS).fetchone() or ("", False, False, False, False)
-            version, fsync, commits, unsynchronised, has_tables = row
+            row = one.execute(FACTS).fetchone() or ("", False, False, False, False, 0, 0)
+            version, fsync, commits, unsynchronised, has_tables, connections, most = row
             counts = one.execute(COUNTS).fetchone() if has_tables else None
+            here = one.execute(DATABASE).fetchone()
+        if pool_dsn:
+            with outages(), psycopg.connect(address(pool_dsn), autocommit=True) as pooler:
+                elsewhere = pooler.execute(DATABASE).fetchone() != here
     except SessionLost as error:
         if "unsupported startup parameter" in str(error):
             return Database("", 0, (POOLED,), ())
         raise
     faults = [
         *([POOLED] if pooled else []),
+        *([ELSEWHERE] if elsewhere else []),
         *([] if fsync else ["fsync is off: a crash of the server loses what was acknowledged."]),
         *([] if commits else ["synchronous_commit is off: a crash loses what was acknowledged."]),
     ]
     risk = "A replica is not synchronous: if it is promoted, what was acknowledged last is lost."
     workers, waiting = counts or (0, 0)
-    return Database(version, workers, tuple(faults), (risk,) if unsynchronised else (), waiting)
+    risks = (risk,) if unsynchronised else ()
+    return Database(version, workers, tuple(faults), risks, waiting, connections - 2, most)

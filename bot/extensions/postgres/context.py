@@ -15,10 +15,9 @@ from .journal import PostgresJournal
 from .session import DatabaseSession
 
 LOAD = (
-    "SELECT c.line::text FROM context c JOIN thread t ON t.id = c.thread AND t.generation = c.generation "
-    "WHERE c.thread = %s ORDER BY c.n"
+    "SELECT t.generation > 0, c.line::text FROM thread t LEFT JOIN context c ON c.thread = t.id "
+    "AND c.generation = t.generation WHERE t.id = %s ORDER BY c.n"
 )
-ARCHIVED = "SELECT EXISTS (SELECT FROM thread WHERE id = %s AND generation > 0)"
 NEXT = "SELECT next_generation(%s, %s, %s, %s)"
 NOT_ARCHIVED = (
     "DELETE FROM context c USING thread t WHERE t.id = %s AND t.owner = %s AND t.epoch = %s AND c.thread = t.id "
@@ -43,14 +42,16 @@ class PostgresContext:
     async def _load(self) -> Loaded:
         try:
             rows = await self._reader.rows(LOAD, (str(self._thread),))
-            [[archived]] = await self._reader.rows(ARCHIVED, (str(self._thread),))
         except OSError as error:
             raise StoreUnavailable(str(error)) from error
-        lines, broken = read_records(line_adapter(), b"".join(f"{line}\n".encode() for (line,) in rows))
+        lines, broken = read_records(
+            line_adapter(), b"".join(f"{line}\n".encode() for _, line in rows if line)
+        )
         messages = [line.message for line, _ in lines]
         # A damaged line shifts those after it, so write them again.
         self._messages = [] if broken else list(messages)
-        return Loaded(messages, len(broken), not messages and archived)
+        archived = not messages and any(is_later for is_later, _ in rows)
+        return Loaded(messages, len(broken), archived)
 
     async def save(self, messages: list[Message]) -> None:
         same = [*map(is_, self._messages, messages), False].index(False)

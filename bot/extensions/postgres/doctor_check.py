@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.config.load import resolve_secret
-from bot.extensions.postgres.extension import NO_DRIVER
+from bot.extensions.postgres.extension import NO_DRIVER, pool_of
 from bot.host.checks import Context, Findings
 from bot.ports.config_error import ConfigInvalid
 from transports.shared.checks import Finding
@@ -15,7 +15,8 @@ async def check_store(context: Context) -> Findings:
     try:
         from bot.extensions.postgres.checks import examine  # noqa: PLC0415 - an extra
 
-        database = await context.offload(examine, resolve_secret(context.settings.store.dsn, context.environ))
+        dsn = resolve_secret(context.settings.store.dsn, context.environ)
+        database = await context.offload(examine, dsn, pool_of(context.settings, context.environ))
     except ModuleNotFoundError:
         yield Finding("store", "fail", "no driver", "The bot cannot start.", NO_DRIVER)
     except (ConfigInvalid, OSError) as error:
@@ -30,5 +31,6 @@ async def check_store(context: Context) -> Findings:
         if not database.faults:
             plural = "" if database.workers == 1 else "s"
             waiting = f"{database.waiting:,} wait{'s' if database.waiting == 1 else ''}"
-            found = f"PostgreSQL {database.version}, {database.workers} worker{plural}"
+            found = f"PostgreSQL {database.version}, {database.workers} worker{plural}, "
+            found += f"{database.connections} of {database.most} connections"
             yield Finding("store", "ok", f"{found}; {waiting if database.waiting else 'nothing waits'}")

@@ -9,8 +9,11 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from pydantic.fields import FieldInfo
+
 from bot.config.load import resolve_secret
-from bot.config.settings import Settings
+from bot.config.parts import SettingsPart
+from bot.config.settings import Secret, Settings
 from bot.host.extension import Extension, StoreKind
 from bot.ports.config_error import ConfigInvalid
 
@@ -21,6 +24,16 @@ if TYPE_CHECKING:
     from threads.store.json_file import States
 
 NO_DRIVER = 'store.kind: "postgres" needs the postgres extra; run: pip install "threadfast[postgres]"'
+
+POOL = SettingsPart[Secret | None](
+    "store.pool_dsn",
+    Secret | None,
+    FieldInfo(
+        default=None,
+        description="Reference to the address of a pooler of transactions before that PostgreSQL; null uses none.",
+    ),
+    references=lambda reference: {"": reference},
+)
 
 
 def _open(settings: Settings, environ: Mapping[str, str], resources: Resources) -> Storage:
@@ -34,7 +47,14 @@ def _open(settings: Settings, environ: Mapping[str, str], resources: Resources) 
 
     dsn = resolve_secret(settings.store.dsn, environ)
     name = f"{socket.gethostname()}:{os.getpid()}"
-    store = PostgresStore(dsn, settings.data, name=name, version=version("threadfast"), now=resources.now)
+    store = PostgresStore(
+        dsn,
+        settings.data,
+        name=name,
+        version=version("threadfast"),
+        now=resources.now,
+        pool_dsn=pool_of(settings, environ),
+    )
     ledger = PostgresLedger(store.pool, lambda: store.worker.number, store.now, WorkerLost)
     return Storage(
         store,
@@ -50,6 +70,12 @@ def _open(settings: Settings, environ: Mapping[str, str], resources: Resources) 
         lambda: store.trouble,
         store.claim_report,
     )
+
+
+def pool_of(settings: Settings, environ: Mapping[str, str]) -> str:
+    """Return the address of the pooler, blank for none. Raises `ConfigInvalid`."""
+    reference = POOL.of(settings)
+    return resolve_secret(reference, environ) if reference else ""
 
 
 def _read(settings: Settings, environ: Mapping[str, str]) -> SharedReader:
@@ -92,6 +118,7 @@ extension = Extension(
     "postgres",
     "keeps everything in one PostgreSQL for many workers",
     page="docs/many-workers.md",
+    settings=(POOL,),
     stores={"postgres": StoreKind(_open, _read, _states)},
     checks=_checks,
 )

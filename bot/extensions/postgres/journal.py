@@ -42,7 +42,7 @@ from .session import DatabaseSession, Pool, Row
 
 log = logging.getLogger(__name__)
 
-RECEIVE = "SELECT * FROM receive(%s, %s, %s, %s, %s, %s, %s)"
+RECEIVE = "SELECT * FROM take_in(%s, %s, %s, %s, %s, %s, %s)"
 APPLY = "SELECT apply(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 KNOWN = "SELECT EXISTS (SELECT FROM message WHERE key = %s) OR EXISTS (SELECT FROM alias WHERE key = %s)"
 OUTCOME = "SELECT outcome FROM message WHERE key = coalesce((SELECT message FROM alias WHERE key = %s), %s)"
@@ -90,6 +90,9 @@ ANYBODY = "anybody"
 """The channel for threads that nobody owns. A worker's own channel is ``w`` and its number."""
 
 
+CHECKED_AT_ONCE = 200
+"""Own threads of which one look finds out whether they can be released."""
+
 BEAT_S = 0.5
 """Seconds between renewals of a lease.
 
@@ -99,11 +102,18 @@ For so long a worker may not notice that it lost a thread, and may begin a post.
 
 @dataclass(slots=True, eq=False)
 class Arrival:
-    """A message that is being received. ``new`` is False if it was there already."""
+    """A message that is being received. ``new`` is False if it was there already.
+
+    A new one has the ``epoch`` of its thread if this worker owns it, its ``row``, and the number of the message
+    ``before`` it there, 0 for none.
+    """
 
     received: Received
     per_minute: int | None
     new: bool = False
+    epoch: int | None = None
+    row: Row = ()
+    before: int = 0
 
 
 @dataclass(slots=True)
@@ -158,11 +168,7 @@ class PostgresJournal:
         self.owned: dict[str, Ownership] = {}
         self.accepting = True
         self.share, self.left_at = math.inf, -math.inf
-        self._inbox, self._records, self._reader = (
-            DatabaseSession(pool),
-            DatabaseSession(pool),
-            DatabaseSession(pool),
-        )
+        self._inbox, self._records, self._reader = (DatabaseSession(pool, first=True) for _ in range(3))
         self._me, self._now = me, now
         self._arrivals = GroupWriter(self._receive, self._arrived)
         self._changes = GroupWriter(self._apply, self._applied)
@@ -171,6 +177,7 @@ class PostgresJournal:
         self._being_read: set[str] = set()
         self._wake = anyio.Event()
         self._opening: set[str] = set()
+        self._to_check: list[str] = []
         self._tasks: TaskGroup
         self._taker: Taker
 
@@ -195,6 +202,8 @@ class PostgresJournal:
         for key in incoming.keys:
             if (batch := self._receiving.get(key)) is not None:
                 await batch.done.wait()
+                if batch.error is None:
+                    return False
             if self.ledger.knows(key):
                 return False
         arrival = Arrival(Received.of(incoming), per_minute)
@@ -207,7 +216,8 @@ class PostgresJournal:
         return arrival.new
 
     async def outcome(self, key: str) -> Outcome | None:
-        if (outcome := self.ledger.outcome(key)) is not None:
+        outcome = self.ledger.outcome(key)
+        if outcome is not None or self.ledger.aliases.get(key, key) in self.ledger.pending:
             return outcome
         try:
             rows = await self._reader.rows(OUTCOME, (key, key))
@@ -291,19 +301,23 @@ class PostgresJournal:
         Those `claimed` have messages that another worker left.
         """
         for thread, epoch in threads:
-            if (known := self.owned.get(thread)) is None or known.epoch != epoch:
+            if (known := self.owned.get(thread)) is None or known.epoch < epoch:
                 self.release_threads(
                     [thread]
                 )  # another worker had it meanwhile, so the memory is out of date
                 self.owned[thread] = Ownership(epoch, claimed=claimed)
                 self.look([thread])
 
-    async def open_mail(self) -> None:
-        """Begin to carry out edits, deletions and stops that other workers received for own threads. Raises OSError.
+    async def open_mail(self, threads: Iterable[str]) -> None:
+        """Begin to carry out what other workers received for these threads: edits, deletions, stops. Raises OSError.
 
         Those that cannot be carried out now wait for the next call. A thread whose mail takes long delays no other.
         """
-        served = [thread for thread, own in self.owned.items() if own.served and thread not in self._opening]
+        served = [
+            thread
+            for thread in threads
+            if thread in self.owned and self.owned[thread].served and thread not in self._opening
+        ]
         self._deliver(await self._reader.rows(DELIVERED, (served,)) if served else [])
 
     def _deliver(self, mail: Sequence[Row]) -> None:
@@ -332,13 +346,15 @@ class PostgresJournal:
         return owned.epoch if owned else None
 
     def idle(self) -> list[str]:
-        """Return the own threads that have no actor, nothing pending and nothing to read."""
+        """Return own threads that have no actor, nothing pending and nothing to read: some at each call, in turn."""
         busy = {one.received.thread_id for one in self.ledger.pending.values()}
         busy |= self._unread | self._being_read
+        self._to_check = self._to_check or list(self.owned)
+        some, self._to_check = self._to_check[:CHECKED_AT_ONCE], self._to_check[CHECKED_AT_ONCE:]
         return [
             thread
-            for thread in self.owned
-            if thread not in busy and not self._taker.serves(ThreadId.parse(thread))
+            for thread in some
+            if thread in self.owned and thread not in busy and not self._taker.serves(ThreadId.parse(thread))
         ]
 
     def release_threads(self, threads: Iterable[str]) -> None:
@@ -388,15 +404,13 @@ class PostgresJournal:
             rows = await self._inbox.rows(
                 RECEIVE, (me, [key for key, *_ in keys], threads, aliases, bodies, senders, limits)
             )
-            new = {key for key, is_new, *_ in rows if is_new}
-            for arrival, (key, *_) in zip(arrivals, keys, strict=True):
-                arrival.new = key in new
-            self.take(
-                ((thread, epoch) for _, _, thread, owner, epoch in rows if owner == self._me()), claimed=False
-            )
-            foreign = {
-                thread: owner for _, is_new, thread, owner, _ in rows if is_new and owner != self._me()
-            }
+            own = [(row[2], row[4]) for row in rows if row[3] == self._me()]
+            self.take(own, claimed=False)
+            for arrival, row in zip(arrivals, rows, strict=True):
+                _, arrival.new, thread, owner, epoch, seq, before, *marks = row
+                arrival.row = (seq, thread, arrival.received, None, None, None, None, *marks)
+                arrival.epoch, arrival.before = epoch if owner == self._me() else None, before or 0
+            foreign = {row[2]: row[3] for row in rows if row[1] and row[3] != self._me()}
             await self._ring(foreign)
         finally:
             for key in (key for some in keys for key in some):
@@ -409,7 +423,15 @@ class PostgresJournal:
             await self._inbox.rows(NOTIFY, (channels, list(owners)))
 
     def _arrived(self, arrivals: list[Arrival]) -> None:
-        self.look({arrival.received.thread_id for arrival in arrivals if arrival.new})
+        """Serve what is new in own threads. Whoever has not seen the message before it has to look."""
+        for arrival in (arrival for arrival in arrivals if arrival.new):
+            thread = arrival.received.thread_id
+            own = self.owned.get(thread)
+            if own and own.epoch == arrival.epoch and not own.claimed and own.seen >= arrival.before:
+                own.served = own.served or not arrival.before
+                self._hand_over(own, [arrival.row])
+            else:
+                self.look([thread])
 
     async def _read_arrivals(self) -> None:
         while True:
@@ -467,7 +489,8 @@ class PostgresJournal:
         """Apply a row's records to the ledger. Return its message if it is pending now and was not before."""
         seq, before = row[0], len(self.ledger.pending)
         for column in filter(None, row[2:7]):
-            record = read_line(record_adapter(), column.encode())
+            received_here = isinstance(column, Received)
+            record = column if received_here else read_line(record_adapter(), column.encode())
             if isinstance(record, Received):
                 record.seq = seq
             self.ledger.apply(record)

@@ -31,7 +31,7 @@ from bot.budget.budgets import (
     Warned,
     record_adapter,
 )
-from bot.extensions.postgres.session import DatabaseSession, Pool, Row
+from bot.extensions.postgres.session import DatabaseSession, Pool, Row, Together
 from bot.ports.model import Usage
 from threads.errors import StoreUnavailable, error_fields
 from threads.store.checksummed_lines import encode
@@ -74,6 +74,7 @@ class PostgresLedger:
         self._calls, self._writer = DatabaseSession(pool), DatabaseSession(pool)
         self._me, self._now, self._lost = me, now, lost
         self._numbers: Iterator[int] = iter(())
+        self._reads = Together(self._read_all)
         self._commits = GroupWriter(self._commit)
 
     @property
@@ -82,9 +83,13 @@ class PostgresLedger:
 
     async def read(self, keys: Iterable[Key]) -> None:
         try:
-            self._take(await self._calls.rows(READ, _columns(keys)))
+            await self._reads.ask(keys)
         except OSError as error:
             raise StoreUnavailable(str(error)) from error
+
+    async def _read_all(self, asked: list[Iterable[Key]]) -> list[None]:
+        self._take(await self._calls.rows(READ, _columns({key: None for keys in asked for key in keys})))
+        return [None] * len(asked)
 
     async def reserve(self, call: Call, most: int, policy: Policy, pace: Pace | None = None) -> int:
         """Reserve; while the server is away it waits, as everything does, until its turn's time is over."""

@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from threads.delivery import retry_until_stored
 from threads.errors import StoreUnavailable
 
-from .session import DatabaseSession, Pool
+from .session import DatabaseSession, Pool, Together
 from .states import REPLACE
 
 TRIES = 20
@@ -26,7 +26,7 @@ class PostgresMemory:
     """A `bot.agent.prompt.memory.MemoryStore`."""
 
     def __init__(self, pool: Pool) -> None:
-        self._session = DatabaseSession(pool)
+        self._session, self._reads = DatabaseSession(pool), Together(self._read_all)
 
     async def read(self, paths: Sequence[Path]) -> list[str | None]:
         """Return the texts. Waits for the server, because a turn needs it anyway."""
@@ -48,9 +48,12 @@ class PostgresMemory:
         raise OSError("too many workers change it at once")
 
     async def _read(self, paths: Sequence[Path]) -> list[tuple[int, str]]:
-        rows = await self._session.rows(READ, ([str(path) for path in paths],))
+        return await self._reads.ask([str(path) for path in paths])
+
+    async def _read_all(self, asked: list[list[str]]) -> list[list[tuple[int, str]]]:
+        rows = await self._session.rows(READ, (list({name for names in asked for name in names}),))
         found = {name: (rev, decode_text(body)) for name, rev, body in rows}
-        return [found.get(str(path), (0, "")) for path in paths]
+        return [[found.get(name, (0, "")) for name in names] for names in asked]
 
 
 def encode_text(text: str) -> str:

@@ -1,4 +1,8 @@
-"""The tables, in numbered SQL files. A later file changes what those before it made; older workers accept that."""
+"""The tables, in numbered SQL files, and the functions, all in one.
+
+A later file of tables changes what those before it made; older workers accept that. The functions are replaced as a
+whole when the database has those of an earlier version.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,15 @@ LOCK = 7_777_000
 """The advisory lock of a migration: one worker migrates at a time."""
 
 SQL = files(__package__).joinpath("sql")
-STEPS = sum(entry.name.endswith(".sql") for entry in SQL.iterdir())
-"""The number of files: `sql/0001.sql` and so on."""
+STEPS = sum(entry.name[0].isdigit() for entry in SQL.iterdir())
+"""The number of files of tables: `sql/0001.sql` and so on."""
+
+FUNCTIONS = 3
+"""The version of `sql/functions.sql`. A change there raises it."""
 
 
 def migrate(dsn: str) -> None:
-    """Bring the tables up to date, all or nothing. Raises `NewerSchema` and `SessionLost`.
+    """Bring the database up to date, all or nothing. Raises `NewerSchema` and `SessionLost`.
 
     Raises `ConfigInvalid` for a store that was moved elsewhere, and for what is no address.
     """
@@ -30,6 +37,9 @@ def migrate(dsn: str) -> None:
         for step in range(schema_of(connection) + 1, STEPS + 1):
             connection.execute(SQL.joinpath(f"{step:04}.sql").read_bytes())
             connection.execute("UPDATE meta SET schema = %s", (step,))
+        if connection.execute("SELECT FROM meta WHERE functions < %s", (FUNCTIONS,)).fetchone() is not None:
+            connection.execute(SQL.joinpath("functions.sql").read_bytes())
+            connection.execute("UPDATE meta SET functions = %s", (FUNCTIONS,))
         if moved := connection.execute("SELECT moved_to FROM meta WHERE moved_to IS NOT NULL").fetchone():
             raise ConfigInvalid(f"The store was moved to {moved[0]}; name that in the settings (`store`).")
 

@@ -90,9 +90,11 @@ WORKERS = (
     "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = %s AND l.objid = w.id "
     "AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())), "
     "extract(epoch FROM clock_timestamp() - w.alive_until)::float8 + %s, "
-    "(SELECT count(*) FROM thread t WHERE t.owner = w.id) FROM worker w ORDER BY w.id"
+    "(SELECT count(*) FROM thread t WHERE t.owner = w.id), (SELECT count(*) FROM pg_stat_activity a "
+    "WHERE a.datname = current_database() AND split_part(a.application_name, ' ', 2) = w.tag) "
+    "FROM worker w ORDER BY w.id"
 )
-RECEIVE = "SELECT new, thread, owner FROM receive(NULL, %s, %s, %s, %s, NULL, NULL)"
+RECEIVE = "SELECT new, thread, owner FROM take_in(NULL, %s, %s, %s, %s, NULL, NULL)"
 STAMP = "SELECT clock_timestamp()"
 NOW = "SELECT clock_timestamp()::text"
 

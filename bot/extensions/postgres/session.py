@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import select
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from datetime import UTC, datetime
 from secrets import token_hex
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import anyio
 import psycopg
+from psycopg.adapt import Dumper
 from psycopg.conninfo import make_conninfo
 
 from bot.ports.config_error import ConfigInvalid, StoreRefused
@@ -19,6 +21,8 @@ Row = tuple[Any, ...]
 """A row of a result. Each caller knows the columns that it asked for."""
 
 Connection = psycopg.AsyncConnection[Row]
+Ask = TypeVar("Ask")
+Answer = TypeVar("Answer")
 
 STATEMENT_S = 10.0
 """Seconds that a statement may take. The server ends it a little earlier."""
@@ -31,9 +35,18 @@ SHARED = 3
 
 OPTIONS = (
     "-c statement_timeout=9s -c idle_in_transaction_session_timeout=2s -c client_connection_check_interval=1s "
-    "-c synchronous_commit=on"
+    "-c synchronous_commit=on -c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
 )
-"""A client that hangs inside a transaction would keep its locks, and nobody could take its threads over."""
+"""A client that hangs inside a transaction would keep its locks, and nobody could take its threads over.
+
+Each statement is planned once, and for its index: the first ones meet tables that are still small.
+"""
+
+START_S = 3.0
+"""Seconds in which a statement that goes through a pooler has to begin."""
+
+BEGIN = "SELECT begin_pooled(%s)"
+NOW = "SELECT clock_timestamp()"
 
 END_FORMER = (
     "SELECT pg_terminate_backend(pid, 3000) FROM pg_stat_activity WHERE application_name = ANY (%s::text[])"
@@ -76,6 +89,23 @@ MALFORMED = (
 )
 
 
+class ArrayDumper(Dumper):
+    """Writes a list as PostgreSQL reads an array. The driver's own way costs more than the rest of a statement."""
+
+    def dump(self, obj: Sequence[object]) -> bytes:
+        return f"{{{','.join(map(_element, obj))}}}".encode()
+
+
+def _element(value: object) -> str:
+    if value is None:
+        return "NULL"
+    text = f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+psycopg.adapters.register_dumper(list, ArrayDumper)
+
+
 class SessionLost(ConnectionError):
     """The server is away, or the connection broke. It is unknown whether the last statement was committed.
 
@@ -89,6 +119,12 @@ class SessionLost(ConnectionError):
 
 class SessionRefused(SessionLost, StoreRefused):
     """The server does not serve this user, until an operator changes something."""
+
+
+def is_answered(error: BaseException) -> bool:
+    """Return whether the server itself refused a statement: it is over then. A pooler's word says less (08)."""
+    sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
+    return bool(sqlstate) and not str(sqlstate).startswith("08")
 
 
 def is_mistake(sqlstate: str) -> bool:
@@ -157,6 +193,11 @@ class Pool:
     The server shows the *tag* in their names, by default a random one.
     The server may still carry out a statement whose connection was given up. So what was given up is ended before a
     connection is lent again. Nothing that was sent earlier can happen after what is sent now.
+
+    If the connections are `pooled`, their address is that of a pooler that gives each transaction any session of the
+    server. Then nothing is kept in a session: no prepared statement, and no setting that outlives a transaction. The
+    pooler may pass on a statement whose sender has given up, and nobody could find it there. So each one refuses to
+    begin more than `START_S` after it was sent, and after one of unknown fate the pool waits for so long.
     """
 
     def __init__(
@@ -165,12 +206,25 @@ class Pool:
         most: int = SHARED,
         prepare: Callable[[Connection], Awaitable[None]] | None = None,
         tag: str = "",
+        *,
+        pooled: bool = False,
     ) -> None:
-        self.tag = tag or token_hex(8)
+        self.tag, self.pooled = tag or token_hex(8), pooled
         self.places = anyio.Semaphore(most, fast_acquire=True)
-        self._dsn, self._prepare = address(dsn, options=OPTIONS), prepare
+        self.places_for_all = anyio.Semaphore(max(1, most - 1), fast_acquire=True)
+        self._dsn = address(dsn) if pooled else address(dsn, options=OPTIONS)
+        self._prepare, self._not_before, self._ahead = prepare, 0.0, 0.0
         self._idle: list[tuple[str, Connection]] = []
         self._former: set[str] = set()
+
+    def saw(self, now: datetime) -> None:
+        """Take what the server has just answered as its time. A late answer only makes the limits earlier."""
+        self._ahead = now.timestamp() - anyio.current_time()
+
+    @property
+    def begins_until(self) -> datetime:
+        """Until when a statement that is sent now may begin, by the server's clock."""
+        return datetime.fromtimestamp(anyio.current_time() + self._ahead + START_S, UTC)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -180,13 +234,28 @@ class Pool:
         """
         with outages():
             with anyio.fail_after(STATEMENT_S):
-                name, connection = await self._reuse() or await self._open()
+                name, connection = await self.lend()
             try:
                 yield connection
-            except BaseException:
-                await self._give_up(name, connection)
+            except BaseException as error:
+                await self.lose(name, connection, error)
                 raise
-            self._idle.append((name, connection))
+            self.take_back(name, connection)
+
+    async def lend(self) -> tuple[str, Connection]:
+        """Return a connection with its name. Either `take_back` or `lose` has to follow."""
+        if self._not_before > anyio.current_time():
+            await anyio.sleep_until(self._not_before)
+        return await self._reuse() or await self._open()
+
+    def take_back(self, name: str, connection: Connection) -> None:
+        self._idle.append((name, connection))
+
+    async def lose(self, name: str, connection: Connection, error: BaseException) -> None:
+        """Close a connection over which something failed."""
+        if self.pooled and not is_answered(error):
+            self._not_before = anyio.current_time() + START_S
+        await self._give_up(name, connection)
 
     async def close(self) -> None:
         """Close the connections that nobody uses. They are opened again when they are needed."""
@@ -212,6 +281,10 @@ class Pool:
         connection = await psycopg.AsyncConnection.connect(target, autocommit=True)
         try:
             await self._end_former(connection)
+            if self.pooled:
+                connection.prepare_threshold = None
+                [(now,)] = await (await connection.execute(NOW)).fetchall()
+                self.saw(now)
             if self._prepare is not None:
                 await self._prepare(connection)
         except BaseException:
@@ -236,30 +309,73 @@ class DatabaseSession:
     """Runs statements one after another over a pool, each in a transaction of its own.
 
     A cancelled caller waits for the end of its statement, because psycopg would close the connection otherwise.
+    One place of the pool is for sessions that come *first*: what a message waits for waits for no file of 1 MiB.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool, self._turn = pool, anyio.Lock()
+    def __init__(self, pool: Pool, *, first: bool = False) -> None:
+        self._pool, self._turn = pool, anyio.Lock(fast_acquire=True)
+        self._place = nullcontext() if first else pool.places_for_all
 
     async def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Return the rows of one statement. Raises `SessionLost`."""
-        async with self._turn, self._pool.places:
-            with anyio.CancelScope(shield=True):
-                rows = await self._run(statement, parameters)
-        return rows
-
-    async def _run(self, statement: str, parameters: Sequence[object]) -> list[Row]:
-        for left in reversed(range(TRIES)):
-            try:
-                return await self.try_once(statement, parameters)
-            except SessionLost as error:
-                if error.sqlstate not in DEADLOCKS or not left:
-                    raise
+        async with self._turn, self._place, self._pool.places:
+            for left in reversed(range(TRIES)):
+                try:
+                    return await self.try_once(statement, parameters)
+                except SessionLost as error:
+                    if error.sqlstate not in DEADLOCKS or not left:
+                        raise
         raise AssertionError  # the last try returns or raises
 
     async def try_once(self, statement: str, parameters: Sequence[object]) -> list[Row]:
-        async with self._pool.connection() as connection:
-            with anyio.fail_after(STATEMENT_S):
-                cursor = await connection.execute(statement.encode(), parameters, prepare=True)
-                rows = list(await cursor.fetchall()) if cursor.description else []
+        """Run a statement once. One scope for all: they cost more than what goes over the wire."""
+        with outages(), anyio.fail_after(STATEMENT_S, shield=True):
+            name, connection = await self._pool.lend()
+            try:
+                if self._pool.pooled:
+                    async with connection.pipeline():  # one transaction, sent at once
+                        await connection.execute(BEGIN, (self._pool.begins_until,))
+                        cursor = await connection.execute(statement.encode(), parameters)
+                else:
+                    cursor = await connection.execute(statement.encode(), parameters, prepare=True)
+                rows = await cursor.fetchall() if cursor.description else []
+            except BaseException as error:
+                await self._pool.lose(name, connection, error)
+                raise
+            self._pool.take_back(name, connection)
         return rows
+
+
+class Together(Generic[Ask, Answer]):
+    """Callers who wait at the same time ask with one statement. *run* gets what they ask, and returns the answers."""
+
+    def __init__(self, run: Callable[[list[Ask]], Awaitable[Sequence[Answer]]]) -> None:
+        self._run, self._turn = run, anyio.Lock(fast_acquire=True)
+        self._waiting = dict[object, Ask]()
+        self._answers = dict[object, Answer | OSError]()
+
+    async def ask(self, one: Ask) -> Answer:
+        """Return the answer. Raises the OSError of the statement."""
+        me = object()
+        self._waiting[me] = one
+        try:
+            async with self._turn:
+                if me in self._waiting:
+                    await self._ask_all()
+            answer = self._answers[me]
+        finally:
+            self._waiting.pop(me, None)
+            self._answers.pop(me, None)
+        if isinstance(answer, OSError):
+            raise SessionLost(answer) from answer
+        return answer
+
+    async def _ask_all(self) -> None:
+        asked = dict(self._waiting)
+        try:
+            answers: Sequence[Answer | OSError] = await self._run([*asked.values()])
+        except OSError as error:
+            answers = [error] * len(asked)
+        for one, answer in zip(asked, answers, strict=True):
+            if self._waiting.pop(one, None) is not None:  # it still waits
+                self._answers[one] = answer

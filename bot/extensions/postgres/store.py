@@ -21,13 +21,13 @@ from threads.log import LogEntry
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
 
-from .checks import POOLED, examine
+from .checks import ELSEWHERE, POOLED, examine
 from .context import PostgresContext
 from .journal import PostgresJournal
 from .marks import PostgresMarks
 from .memory import PostgresMemory
 from .migrations import migrate
-from .session import DatabaseSession, Pool
+from .session import DatabaseSession, Pool, Together
 from .states import PostgresStates
 from .worker import Worker
 from .workspaces import Workspaces
@@ -45,7 +45,10 @@ BEGUN = (
 )
 """A message that was only refused, or only a command, opens no thread. What came from files may have no messages."""
 
-TAKE_SHARED = "SELECT take_token(%s, %s, %s)"
+TAKE_SHARED = (
+    "SELECT take_token(name, rate, burst) "
+    "FROM unnest(%s::text[], %s::float8[], %s::float8[]) g (name, rate, burst)"
+)
 TRY_SHARED = (
     "INSERT INTO bucket AS b (name, level, at) VALUES (%s, %s::float8 - 1, clock_timestamp()) "
     "ON CONFLICT (name) DO UPDATE SET at = excluded.at, level = "
@@ -60,9 +63,6 @@ FIRST_TODAY = (
 )
 """The level is the number of the day, before the checksum of the key that came first."""
 
-FORGET_FIRST = (
-    "DELETE FROM bucket WHERE starts_with(name, 'first:') AND at < clock_timestamp() - interval '2 days'"
-)
 CLAIM_REPORT = "SELECT claim_report(%s, %s, %s)"
 AUDIT = (
     "INSERT INTO audit (line, digest) SELECT line::json, sha256(convert_to(line, 'UTF8')) "
@@ -92,11 +92,23 @@ class MessageRows:
 
 
 class PostgresStore:
-    """A `threads.ports.Store`. The files of threads that are served here are under *data*."""
+    """A `threads.ports.Store`. The files of threads that are served here are under *data*.
 
-    def __init__(self, dsn: str, data: Path, *, name: str, version: str, now: Callable[[], datetime]) -> None:
-        self._dsn, self._data, self._now = dsn, data, now
-        self.pool = Pool(dsn)
+    *pool_dsn* is the address of a pooler before the same database, for all but the session with the lock.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        data: Path,
+        *,
+        name: str,
+        version: str,
+        now: Callable[[], datetime],
+        pool_dsn: str = "",
+    ) -> None:
+        self._dsn, self._pool_dsn, self._data, self._now = dsn, pool_dsn, data, now
+        self.pool = Pool(pool_dsn or dsn, pooled=bool(pool_dsn))
         self.worker = Worker(dsn, self.pool, name, version)
         self.states = PostgresStates(self.pool, self.worker.ring_all)
         self.memory = PostgresMemory(self.pool)
@@ -104,6 +116,7 @@ class PostgresStore:
         self.history = MessageRows()
         self._reader, self._rates = DatabaseSession(self.pool), DatabaseSession(self.pool)
         self._restored_at: datetime | None = None
+        self._tokens = Together(self._take_tokens)
         self._workspaces = Workspaces(self.pool, lambda: self.worker.number, self.journal.epoch_of)
 
     def now(self) -> datetime:
@@ -112,9 +125,9 @@ class PostgresStore:
 
     async def prepare(self) -> None:
         """Bring the tables up to date. Raises OSError, `NewerSchema`, and `ConfigInvalid` for an unfit server."""
-        database = await anyio.to_thread.run_sync(examine, self._dsn)
-        if POOLED in database.faults:
-            raise ConfigInvalid(f"store.dsn: {POOLED}")
+        database = await anyio.to_thread.run_sync(examine, self._dsn, self._pool_dsn)
+        for fault in {POOLED, ELSEWHERE}.intersection(database.faults):
+            raise ConfigInvalid(f"store: {fault}")
         for risk in (*database.faults, *database.risks):
             log.warning("store.at_risk: %s", risk)
         await anyio.to_thread.run_sync(migrate, self._dsn)
@@ -156,7 +169,6 @@ class PostgresStore:
             try:
                 await self._workspaces.collect()
                 await self._rates.rows(COLLECT_BUCKETS)
-                await self._rates.rows(FORGET_FIRST)
             except OSError as error:
                 log.warning("worker.not_collected: %s", error)
 
@@ -218,10 +230,16 @@ class PostgresStore:
     async def take_token(self, name: str, per_second: float, burst: float) -> float:
         """Take a token of the shared rate. Without the server each worker keeps to its part of the rate."""
         try:
-            [[wait]] = await self._rates.rows(TAKE_SHARED, (name, per_second, burst))
+            return await self._tokens.ask((name, per_second, burst))
         except OSError:
             return self.workers / per_second
-        return float(wait)
+
+    async def _take_tokens(self, asked: list[tuple[str, float, float]]) -> list[float]:
+        """Take tokens in the order of their names: two workers would wait for each other in another one."""
+        order = sorted(range(len(asked)), key=lambda place: asked[place][0])
+        columns = [list(column) for column in zip(*(asked[place] for place in order), strict=True)]
+        waits = [float(wait) for (wait,) in await self._rates.rows(TAKE_SHARED, columns)]
+        return [wait for _, wait in sorted(zip(order, waits, strict=True))]
 
     async def try_token(self, name: str, per_second: float, burst: float, reserve: float) -> bool:
         """Take a token of the shared rate if that leaves a reserve. Without the server there is none."""

@@ -22,7 +22,7 @@ from threads.errors import Fenced
 
 from .journal import ANYBODY, BEAT_S, PostgresJournal
 from .notices import CHANNEL, Notices
-from .session import STATEMENT_S, Connection, DatabaseSession, Pool
+from .session import STATEMENT_S, Connection, DatabaseSession, Pool, Row
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +62,8 @@ BEAT = (
 LEAVE = "DELETE FROM worker WHERE id = %s"
 FREE = "UPDATE thread SET owner = NULL WHERE owner = %s"
 NOTIFY_ALL = "SELECT pg_notify(%s, '')"
-REAP = "SELECT * FROM reap(%s, %s, %s)"
+LOOK = "SELECT * FROM look(%s, %s, %s, %s)"
 CLAIM = "SELECT * FROM claim(%s, %s, %s)"
-OWN = "SELECT id, epoch FROM thread WHERE owner = %s"
-"""Own threads that this worker does not know of. Nobody else would serve them."""
-
 TAKE_ROLE = "SELECT take_role(%s, %s)"
 RELEASE = "SELECT release(%s, %s)"
 
@@ -86,7 +83,8 @@ class Worker:
         self.alive = 1
         """The number of workers."""
         self._name, self._version, self._lease_s = name, version, lease_s
-        self._own = Pool(dsn, 1, self._prepare, pool.tag)
+        # Sessions of a pooler outlive a worker: their names say nothing about its life.
+        self._own, self._pool = Pool(dsn, 1, self._prepare, "" if pool.pooled else pool.tag), pool
         self._work_session = DatabaseSession(pool)
         self.notices = Notices(pool)
         self._timeline, self._work = "", set[anyio.CancelScope]()
@@ -226,6 +224,7 @@ class Worker:
     def _renew(self, sent: float, now: datetime) -> None:
         """Renew the lease. It counts from before the request: the server's clock started later."""
         self.clock_ahead = now - datetime.now(UTC)
+        self._pool.saw(now)
         until = sent + self._lease_s - MARGIN_S
         self._hold_until(until, until)
 
@@ -269,27 +268,36 @@ class Worker:
             self._rung = anyio.Event()
 
     async def _look(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
+        """Take up what no notification told of. This worker may not know of an own thread: nobody else serves it."""
         self._look_again_s = LOOK_S
-        for name, is_gone in await self._work_session.rows(REAP, (self.number, self._lease_s, GRACE_S)):
-            if is_gone:
-                log.warning(
-                    "worker.gone: %s died or was cut off; the others serve its threads",
-                    name,
-                    extra={"worker": name},
-                )
-            else:
-                self._look_again_s = GRACE_S
+        seen: dict[str, list[Row]] = {"gone": [], "missing": [], "owed": [], "mail": [], "free": []}
+        for what, *row in await self._work_session.rows(
+            LOOK, (self.number, self._lease_s, GRACE_S, self._transports)
+        ):
+            seen[what].append(tuple(row))
+        journal.take(((thread, epoch) for thread, epoch, _ in seen["owed"] + seen["mail"]), claimed=False)
+        for name, *_ in seen["gone"]:
+            log.warning(
+                "worker.gone: %s died or was cut off; the others serve its threads",
+                name,
+                extra={"worker": name},
+            )
+        if seen["missing"]:
+            self._look_again_s = GRACE_S
         await refresh()
         leaves = anyio.current_time() < journal.left_at + PATIENCE_S and journal.share < math.inf
-        if journal.accepting and not leaves:
+        if seen["free"] and journal.accepting and not leaves:
             claimed = await self._work_session.rows(CLAIM, (self.number, self._transports, CLAIMED_AT_ONCE))
             journal.take(claimed, claimed=True)
             if len(claimed) == CLAIMED_AT_ONCE:
                 self._rung.set()  # there may be more
-        await journal.open_mail()
+        journal.look(
+            thread
+            for thread, _, last in seen["owed"]
+            if thread in journal.owned and journal.owned[thread].seen < last
+        )
+        await journal.open_mail(thread for thread, *_ in seen["mail"])
         await self._release(journal)
-        journal.take(await self._work_session.rows(OWN, (self.number,)), claimed=False)
-        journal.look(list(journal.owned))
 
     async def _release(self, journal: PostgresJournal) -> None:
         """Release threads that have no actor and nothing pending, so that any worker may receive for them."""

@@ -80,6 +80,7 @@ def worker_lines(workers: Sequence[WorkerRow]) -> list[Line]:
 
 def _worker(one: WorkerRow) -> Line:
     owned = f"{one.threads:,} thread{'' if one.threads == 1 else 's'}"
+    owned += f", {one.connections} connection{'' if one.connections == 1 else 's'}"
     text = f"{one.name}, version {one.version}, {owned}, last beat {span(one.last_beat_s)} ago"
     return Line("", flat(text if one.alive else f"{text}: dead"), "ok" if one.alive else "fail")
 

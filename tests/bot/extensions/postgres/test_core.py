@@ -41,7 +41,7 @@ async def worker(dsn, tmp_path, platform, model, *, deaf=False, **changes):
     """Run a worker with a whole core until the block ends; a *deaf* one opens no mail."""
     store = PostgresStore(dsn, tmp_path, name="w", version="1", now=now)
     if deaf:
-        store.journal.open_mail = partial(anyio.sleep, 0)
+        store.journal.open_mail = lambda _: anyio.sleep(0)
     try:
         async with running(tmp_path, platform, model, store=store, clock=now, **changes) as core:
             yield core

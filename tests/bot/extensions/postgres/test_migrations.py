@@ -1,19 +1,84 @@
-"""The tables come by numbered steps, once; a newer database is left alone."""
+"""The tables come by numbered steps, once; the functions as a whole; a newer database is left alone."""
 
 from __future__ import annotations
+
+import hashlib
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from bot.extensions.postgres.migrations import STEPS, migrate
+from bot.extensions.postgres.migrations import FUNCTIONS, SQL, STEPS, migrate
 from bot.extensions.postgres.session import SessionLost
 from threads.errors import NewerSchema
+
+FIRST = Path(__file__).with_name("schema_1.sql")
+"""What the first version made: tables and functions in one."""
+
+FORMS = {3: "36d1"}
+"""How the digest of functions.sql begins, by its version."""
+
+CALLS = "SELECT oid::regprocedure::text, prorettype::regtype::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+ROWS = {
+    "receive": ("SELECT * FROM receive(7, %s, '{t}', '{NULL}', '{{}}', '{U}', '{5}')", (["k"],)),
+    "apply": (
+        (
+            "SELECT apply(7, '{t}', '{1}', '{k}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', %s, '{answered}', "
+            "'{}', '{}', '{}', '{}', '{}')"
+        ),
+        (["{}"],),
+    ),
+}
+"""Statements of the first version's workers."""
+
+
+@pytest.fixture
+def first(server):
+    """Return the address of a database as the first version made it."""
+    dsn = server.new_database()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        connection.execute(FIRST.read_bytes())
+    return dsn
 
 
 def test_migrating_twice_is_migrating_once(dsn):
     migrate(dsn)
     with psycopg.connect(dsn) as connection:
-        assert connection.execute("SELECT schema FROM meta").fetchall() == [(STEPS,)]
+        assert connection.execute("SELECT schema, functions FROM meta").fetchall() == [(STEPS, FUNCTIONS)]
+
+
+def test_a_database_of_the_first_version_gets_all_functions_and_its_workers_go_on(first):
+    with psycopg.connect(first, autocommit=True) as old:
+        old.execute("INSERT INTO worker (id, alive_until, name, version) VALUES (7, now() + '1 h', 'w', '1')")
+        [(_, is_new, *_)] = old.execute(*ROWS["receive"], prepare=True).fetchall()
+        theirs = set(old.execute(CALLS))
+        migrate(first)
+        again = old.execute(*ROWS["receive"], prepare=True).fetchall()
+        assert (is_new, again) == (True, [("k", False, "t", 7, 1)]), "it goes on with what it has prepared"
+        assert old.execute(*ROWS["apply"]).fetchall() == [("t",)]
+        assert theirs <= set(old.execute(CALLS)), "a worker of before calls this one"
+        assert old.execute("SELECT schema, functions, min_reader FROM meta").fetchall() == [
+            (STEPS, FUNCTIONS, 1)
+        ]
+
+
+def test_the_functions_of_a_newer_version_stay(dsn):
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE meta SET functions = functions + 1")
+        connection.execute("DROP FUNCTION collect_blobs")
+        migrate(dsn)
+        assert connection.execute("SELECT to_regproc('collect_blobs') IS NULL").fetchone() == (True,)
+        connection.execute("UPDATE meta SET functions = 0")
+        migrate(dsn)
+        assert connection.execute("SELECT to_regproc('collect_blobs') IS NULL").fetchone() == (False,)
+
+
+def test_a_change_of_the_functions_raises_their_version_and_no_step_makes_one():
+    form = hashlib.sha256(SQL.joinpath("functions.sql").read_bytes()).hexdigest()
+    assert form.startswith(FORMS[FUNCTIONS]), f"raise FUNCTIONS, and add {form[:4]} to FORMS"
+    steps = [entry for entry in SQL.iterdir() if entry.name != "functions.sql"]
+    assert [step.name for step in steps if "FUNCTION " in step.read_text()] == []
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(dsn):

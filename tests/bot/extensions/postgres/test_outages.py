@@ -142,7 +142,7 @@ async def test_no_worker_ends_while_the_server_refuses_and_then_all_is_answered_
 
 async def test_a_turn_that_meets_an_outage_where_it_reads_waits_and_is_answered(dsn, tmp_path, monkeypatch):
     monkeypatch.setattr("threads.delivery.retry_pauses", lambda: repeat(0.01))
-    to_refuse, rows_of = {context.LOAD, context.ARCHIVED, postgres_ledger.READ}, DatabaseSession.rows
+    to_refuse, rows_of = {context.LOAD, postgres_ledger.READ}, DatabaseSession.rows
 
     async def refuse_once(session, statement, parameters=()):
         if statement in to_refuse:

@@ -128,8 +128,10 @@ async def test_the_status_lists_each_worker_with_its_threads_from_any_machine(ds
         await two.kill()
         text = await in_a_thread(run, "status")
         assert text.exit_code == 4  # about this machine, where no bot runs
-        assert re.search(r"workers +w, version 1, 1 thread, last beat \d s ago\n", text.output)
-        assert re.search(r" +w, version 1, 0 threads, last beat \d s ago: dead\n", text.output)
+        assert re.search(
+            r"workers +w, version 1, 1 thread, [2-4] connections, last beat \d s ago\n", text.output
+        )
+        assert re.search(r" +w, version 1, 0 threads, 0 connections, last beat \d s ago: dead\n", text.output)
     with psycopg.connect(dsn) as connection:
         connection.execute("DELETE FROM worker")
     assert re.search(r"workers +none", (await in_a_thread(run, "status")).output)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import anyio
 import psycopg
 import pytest
 
 from bot.extensions.postgres import session as module
-from bot.extensions.postgres.session import DatabaseSession, Pool, SessionLost
+from bot.extensions.postgres.session import SHARED, DatabaseSession, Pool, SessionLost, Together
 
 PID = "SELECT pg_backend_pid()"
 LATE = "INSERT INTO role (name, worker) VALUES ('late', 1)"
@@ -72,6 +73,79 @@ async def test_other_connections_are_left_alone(dsn, pool):
         await DatabaseSession(other).rows(PID)
         await other.close()
     assert await one.rows(PID) == [(pid,)]
+
+
+async def test_what_a_message_waits_for_waits_for_no_slow_statement_of_others(pool):
+    """However many there are: two have their places, and the others wait for these."""
+    first, running = DatabaseSession(pool, first=True), 0
+
+    async def sleep():
+        with suppress(SessionLost):
+            await DatabaseSession(pool).rows("SELECT pg_sleep(8)")
+
+    async with anyio.create_task_group() as slow:
+        for _ in range(6):
+            slow.start_soon(sleep)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(5):  # before any of them is over
+            while running < SHARED - 1:
+                [(running,)] = await first.rows(SLOW)
+        slow.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            assert len(await first.rows(END_SLOW)) == SHARED - 1
+
+
+SLOW = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%%' AND datname = current_database()"
+END_SLOW = SLOW.replace("count(*)", "pg_terminate_backend(pid)")
+
+
+async def test_a_list_arrives_as_it_is_whatever_is_in_it(pool):
+    texts = ["", "NULL", None, 'a "b" \\ {c,d}', "\\", "\u2028\n", " x "]
+    [[came, numbers, flags, data]] = await DatabaseSession(pool).rows(
+        "SELECT %s::text[], %s::bigint[], %s::boolean[], %s::bytea[]",
+        (texts, [1, None], [True, False], [b"\0"]),
+    )
+    assert (came, numbers, flags, data) == (texts, [1, None], [True, False], [b"\0"])
+
+
+async def test_callers_who_wait_at_the_same_time_ask_once_and_each_gets_its_own_answer():
+    asked, goes_on, found = [], anyio.Event(), {}
+
+    async def run(some):
+        asked.append(some)
+        await goes_on.wait()
+        if 7 in some:
+            raise SessionLost("away")
+        return [one * 10 for one in some]
+
+    together = Together(run)
+
+    async def ask(one):
+        try:
+            found[one] = await together.ask(one)
+        except SessionLost:
+            found[one] = "away"
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, 1)
+        await anyio.wait_all_tasks_blocked()
+        for one in (2, 3):
+            tasks.start_soon(ask, one)
+        await anyio.wait_all_tasks_blocked()
+        goes_on.set()
+    assert (asked, found) == ([[1], [2, 3]], {1: 10, 2: 20, 3: 30})
+    async with anyio.create_task_group() as tasks:
+        for one in (7, 8):
+            tasks.start_soon(ask, one)
+    assert found[7] == "away"
+    assert found[8] in ("away", 80)
+    goes_on = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, 4)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    goes_on.set()
+    assert await together.ask(5) == 50, "who was cancelled holds nobody up"
 
 
 async def _is_not_heard(*_: object, **__: object) -> None:

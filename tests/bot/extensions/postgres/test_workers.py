@@ -11,14 +11,14 @@ import anyio
 import psycopg
 import pytest
 
-from bot.extensions.postgres.journal import event_adapter
+from bot.extensions.postgres.journal import CHECKED_AT_ONCE, event_adapter
 from bot.extensions.postgres.reading import PostgresReader
 from bot.extensions.postgres.worker import CLAIMED_AT_ONCE, LEASE_S, LOOK_S, PATIENCE_S, SPARE, WorkerLost
 from bot.observe.audit import Audit
 from bot.observe.audit_sinks import audit_logs
 from bot.reports.audit_trail import Filter, describe, read_audit
 from bot.reports.line_reader import Damage
-from tests.bot.extensions.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
+from tests.bot.extensions.postgres.workers import OTHER, THREAD, Seat, intent, message, rows, said, workers
 from tests.patience import WITHIN_S
 from threads.errors import Fenced, StoreUnavailable
 from threads.journal.records import Received, record_adapter
@@ -420,3 +420,31 @@ async def test_the_same_record_of_two_workers_at_one_time_is_two_records(dsn):
 def read_records(dsn):
     with closing(PostgresReader(dsn, Path("/nowhere"))) as reader:
         return [*read_audit(reader, Filter(), Damage())]
+
+
+async def test_a_look_checks_some_of_the_own_threads_and_the_next_one_the_others(dsn):
+    seat, asked = Seat(dsn), []
+    seat.serves = lambda thread: bool(asked.append(str(thread))) or True
+    seat.journal._taker = seat
+    threads = [f"slack:W:C:{number}" for number in range(3 * CHECKED_AT_ONCE)]
+    seat.journal.take(((thread, 1) for thread in threads), claimed=False)
+    seat.journal._unread.clear()
+    for look in range(1, 4):
+        assert seat.journal.idle() == []
+        assert len(asked) == look * CHECKED_AT_ONCE
+    assert sorted(asked) == sorted(threads)
+
+
+async def test_a_look_at_a_worker_with_many_quiet_threads_brings_no_rows(dsn):
+    async with workers(dsn, 1) as (one,):
+        me = one.worker.number
+        run(
+            dsn,
+            f"INSERT INTO thread (id, owner, epoch) SELECT 'slack:W:C:q' || n, {me}, 1 FROM generate_series(1, 500) n",
+        )
+        assert rows(dsn, f"SELECT * FROM look({me}, 3, 0.3, '{{slack}}')") == []
+        run(dsn, "INSERT INTO message (key, thread, received) VALUES ('k', 'slack:W:C:q7', NULL)")
+        assert rows(dsn, f"SELECT what, name FROM look({me}, 3, 0.3, '{{slack}}')") == [
+            ("owed", "slack:W:C:q7")
+        ]
+        run(dsn, "DELETE FROM message")

@@ -53,9 +53,12 @@ class Seat:
     told = anyio.Event()
     """Set when any worker is told something, and then replaced."""
 
-    def __init__(self, dsn: str, data: Path = Path("/nowhere"), name: str = "w") -> None:
+    def __init__(
+        self, dsn: str, data: Path = Path("/nowhere"), name: str = "w", *, pool_dsn: str = ""
+    ) -> None:
         self.dsn, self.name = dsn, name
-        self.store = PostgresStore(dsn, data, name=name, version="1", now=partial(datetime.now, UTC))
+        now = partial(datetime.now, UTC)
+        self.store = PostgresStore(dsn, data, name=name, version="1", now=now, pool_dsn=pool_dsn)
         self.journal = self.store.journal
         self.routed: list[PendingMessage] = []
         self.taken: list[PendingMessage] = []
@@ -146,9 +149,10 @@ async def workers(
     count: int,
     data: Callable[[int], Path] = lambda _: Path("/nowhere"),
     name: Callable[[int], str] = lambda _: "w",
+    pool_dsn: str = "",
 ) -> AsyncIterator[list[Seat]]:
     """Run so many workers until the block ends; *data* and *name* return the folder and the name of each."""
-    seats = [Seat(dsn, data(number), name(number)) for number in range(count)]
+    seats = [Seat(dsn, data(number), name(number), pool_dsn=pool_dsn) for number in range(count)]
     async with anyio.create_task_group() as tasks:
         for seat in seats:
             await seat.store.open(["slack"])

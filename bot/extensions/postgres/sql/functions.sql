@@ -1,0 +1,483 @@
+-- All functions, in their present form. They replace those of an earlier `FUNCTIONS` in one transaction: workers of before
+-- go on with them. So a function whose parameters change keeps a form with the former ones for one release, and one whose
+-- result changes gets a new name.
+--
+-- Within a function whoever changes rows locks them first, in their order, and only then looks at what is there.
+
+-- The first statement of a transaction that came through a pooler. One that was sent so long ago that its sender may
+-- have given up is refused. The settings are those of other connections, for this transaction only.
+CREATE OR REPLACE FUNCTION begin_pooled(until timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF clock_timestamp() > until THEN
+        RAISE EXCEPTION 'the pooler passed the statement on too late' USING ERRCODE = 'query_canceled';
+    END IF;
+    PERFORM set_config('statement_timeout', '9s', true), set_config('synchronous_commit', 'on', true),
+        set_config('idle_in_transaction_session_timeout', '2s', true),
+        set_config('client_connection_check_interval', '1s', true);
+END
+$$;
+
+-- Makes messages durable, any worker's. A thread that nobody owns becomes the receiver's; `me` is null for one that takes
+-- no more. The threads are locked before anything is looked up and `seq` is drawn: within a thread the order of commits is
+-- that of `seq`. A message that is known by one of its ids is not new. Two copies with different ids may begin a thread
+-- each, and come to two workers at the same moment: the second waits for the first one's alias, and then finds it. What
+-- goes beyond what its sender may have answered in a minute is marked; a limit of null is none. A new message comes with
+-- its number and that of the message before it in its thread: an owner that has seen that one need not look.
+CREATE OR REPLACE FUNCTION take_in(
+    me int, keys text[], threads text[], aliases text[], bodies text[], senders text[], limits int[]
+) RETURNS TABLE (
+    key text, new boolean, thread text, owner int, epoch bigint, seq bigint, before bigint, over_rate boolean, unowned boolean
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    fresh text[];
+    sender text;
+    most int;
+    said text[];
+    granted int;
+BEGIN
+    INSERT INTO thread AS t (id, owner, epoch)
+    SELECT DISTINCT g.thread, me, (me IS NOT NULL)::int FROM unnest(threads) g (thread) ORDER BY g.thread
+    ON CONFLICT (id) DO UPDATE SET owner = COALESCE(t.owner, excluded.owner),
+        epoch = t.epoch + (t.owner IS NULL AND excluded.owner IS NOT NULL)::int;
+    INSERT INTO alias (key, message)
+    SELECT g.alias, g.key FROM unnest(keys, aliases) WITH ORDINALITY g (key, alias, n)
+    WHERE g.alias IS NOT NULL
+      AND NOT EXISTS (SELECT FROM alias a WHERE a.key = g.key)
+      AND NOT EXISTS (SELECT FROM message o WHERE o.key IN (g.key, g.alias))
+    ORDER BY g.alias, g.n ON CONFLICT DO NOTHING;
+    WITH m AS (
+        INSERT INTO message (key, thread, received, unowned)
+        SELECT g.key, g.thread, g.body::json, t.owner IS NULL
+        FROM unnest(keys, threads, aliases, bodies) WITH ORDINALITY g (key, thread, alias, body, n)
+        JOIN thread t ON t.id = g.thread
+        WHERE NOT EXISTS (SELECT FROM alias a WHERE a.key = g.key OR (a.key = g.alias AND a.message <> g.key))
+          AND NOT EXISTS (SELECT FROM message o WHERE o.key = g.alias)
+        ORDER BY g.n ON CONFLICT (key) DO NOTHING RETURNING message.key
+    )
+    SELECT COALESCE(array_agg(m.key), '{}') INTO fresh FROM m;
+    FOR sender, most, said IN
+        SELECT g.sender, min(g.most), array_agg(g.key ORDER BY g.n)
+        FROM unnest(keys, senders, limits) WITH ORDINALITY g (key, sender, most, n)
+        WHERE g.most IS NOT NULL AND g.key = ANY (fresh) GROUP BY g.sender ORDER BY g.sender
+    LOOP
+        granted := use_tokens('sender:' || sender, most, cardinality(said));
+        IF granted < cardinality(said) THEN
+            UPDATE message m SET over_rate = true WHERE m.key = ANY (said[granted + 1:]);
+        END IF;
+    END LOOP;
+    RETURN QUERY SELECT g.key, m.key IS NOT NULL, g.thread, t.owner, t.epoch, m.seq,
+        (SELECT b.seq FROM message b WHERE b.thread = g.thread AND b.seq < m.seq ORDER BY b.seq DESC LIMIT 1),
+        m.over_rate, m.unowned
+    FROM unnest(keys, threads) WITH ORDINALITY g (key, thread, n) JOIN thread t ON t.id = g.thread
+    LEFT JOIN message m ON m.key = g.key AND m.key = ANY (fresh) ORDER BY g.n;
+END
+$$;
+
+-- What workers of the first version call. It goes when none of them is left.
+CREATE OR REPLACE FUNCTION receive(
+    me int, keys text[], threads text[], aliases text[], bodies text[], senders text[], limits int[]
+) RETURNS TABLE (key text, new boolean, thread text, owner int, epoch bigint) LANGUAGE sql AS $$
+    SELECT t.key, t.new, t.thread, t.owner, t.epoch
+    FROM take_in(me, keys, threads, aliases, bodies, senders, limits) t
+$$;
+
+-- Writes a batch for the threads that `me` still owns at the given epochs, and returns these: one transaction, which
+-- gives the same result when it is sent again. `first_places` are the first lines of conversations that have changed.
+CREATE OR REPLACE FUNCTION apply(
+    me int, threads text[], epochs bigint[],
+    keys text[], receipts text[], starts text[], intents text[], posts text[], endings text[], outcomes text[],
+    saved text[], first_places int[], line_threads text[], line_places int[], lines text[]
+) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    owned text[];
+    lost text[];
+BEGIN
+    SELECT array_agg(held.id) INTO owned FROM (
+        SELECT t.id FROM thread t JOIN unnest(threads, epochs) g (id, epoch) ON g.id = t.id AND g.epoch = t.epoch
+        WHERE t.owner = me ORDER BY t.id FOR NO KEY UPDATE OF t
+    ) held;
+    lost := ARRAY(SELECT unnest(threads) EXCEPT SELECT unnest(owned));
+    -- By its key alone, and nothing that an index has: the planner knows neither the arrays nor a young table, and would
+    -- compare each row with each record.
+    UPDATE message m SET
+        received = COALESCE(g.received::json, m.received),
+        started = COALESCE(g.started::json, m.started),
+        intent = COALESCE(g.intent::json, m.intent),
+        posted = COALESCE(g.posted::json, m.posted),
+        settled = g.settled::json,
+        settled_at = CASE WHEN g.settled IS NULL THEN NULL ELSE clock_timestamp() END,
+        outcome = g.outcome
+    FROM unnest(keys, receipts, starts, intents, posts, endings, outcomes)
+        g (key, received, started, intent, posted, settled, outcome)
+    WHERE m.key = g.key AND m.outcome IS NULL AND m.thread <> ALL (lost);
+    IF saved <> '{}' THEN
+        UPDATE thread t SET changed_at = clock_timestamp() WHERE t.id = ANY (saved) AND t.id <> ALL (lost);
+        DELETE FROM context c USING unnest(saved, first_places) s (thread, first), thread t
+        WHERE t.id = s.thread AND t.id <> ALL (lost)
+          AND c.thread = t.id AND c.generation = t.generation AND c.n >= s.first;
+        INSERT INTO context (thread, generation, n, line)
+        SELECT t.id, t.generation, l.n, l.line::json
+        FROM unnest(line_threads, line_places, lines) l (thread, n, line) JOIN thread t ON t.id = l.thread
+        WHERE t.id <> ALL (lost);
+    END IF;
+    RETURN QUERY SELECT unnest(owned);
+END
+$$;
+
+-- Puts a thread's conversation aside. Its place is taken by a copy, or by an empty one.
+CREATE OR REPLACE FUNCTION next_generation(me int, which text, at_epoch bigint, copied boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    made int;
+BEGIN
+    UPDATE thread t SET generation = t.generation + 1
+    WHERE t.id = which AND t.owner = me AND t.epoch = at_epoch RETURNING t.generation INTO made;
+    IF made IS NULL THEN
+        RETURN false;
+    END IF;
+    INSERT INTO context (thread, generation, n, line)
+    SELECT c.thread, made, c.n, c.line FROM context c
+    WHERE copied AND c.thread = which AND c.generation = made - 1;
+    RETURN true;
+END
+$$;
+
+-- Takes up threads of these transports that nobody owns and that hold a message without an outcome.
+CREATE OR REPLACE FUNCTION claim(me int, transports text[], room int) RETURNS TABLE (id text, epoch bigint) LANGUAGE sql AS $$
+    WITH owed AS (SELECT DISTINCT m.thread FROM message m WHERE m.settled IS NULL),
+    free AS (
+        SELECT t.id FROM thread t JOIN owed o ON o.thread = t.id
+        WHERE t.owner IS NULL AND split_part(t.id, ':', 1) = ANY (transports) ORDER BY t.id LIMIT room FOR UPDATE OF t SKIP LOCKED
+    )
+    UPDATE thread t SET owner = me, epoch = t.epoch + 1 FROM free f WHERE t.id = f.id RETURNING t.id, t.epoch
+$$;
+
+-- Gives up threads without a pending message. Two statements: a message that came while the first one waited for the
+-- lock is seen by the second.
+CREATE OR REPLACE FUNCTION release(me int, threads text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM thread t WHERE t.id = ANY (threads) AND t.owner = me ORDER BY t.id FOR NO KEY UPDATE;
+    RETURN QUERY UPDATE thread t SET owner = NULL
+    WHERE t.id = ANY (threads) AND t.owner = me
+      AND NOT EXISTS (SELECT FROM message m WHERE m.thread = t.id AND m.settled IS NULL)
+    RETURNING t.id;
+END
+$$;
+
+-- Frees what dead workers own: those whose lease is past, or that have had neither a connection nor their lock for
+-- `grace_s`. Returns those that are gone, and those that are missing so far. Only a worker judges whose own session is
+-- as old as a lease: when the server starts again, all connections are gone at once.
+CREATE OR REPLACE FUNCTION reap(me int, lease_s float8, grace_s float8) RETURNS TABLE (name text, is_gone boolean)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    missing int[];
+    missing_owners int[];
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+        WHERE l.locktype = 'advisory' AND l.granted AND l.classid = 7777 AND l.objid = me
+          AND a.datname = current_database() AND a.backend_start < clock_timestamp() - lease_s * interval '1s'
+    ) THEN
+        RETURN;
+    END IF;
+    missing := ARRAY(
+        SELECT w.id FROM worker w WHERE w.id <> me AND NOT EXISTS (
+            SELECT FROM pg_stat_activity a
+            WHERE a.datname = current_database() AND split_part(a.application_name, ' ', 2) = w.tag
+        ) AND NOT EXISTS (
+            SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.classid = 7777 AND l.objid = w.id
+              AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        )
+    );
+    UPDATE worker w SET missing_at = clock_timestamp() WHERE w.id = ANY (missing) AND w.missing_at IS NULL;
+    RETURN QUERY DELETE FROM worker w WHERE w.id <> me AND (w.alive_until < clock_timestamp()
+        OR (w.id = ANY (missing) AND w.missing_at < clock_timestamp() - grace_s * interval '1s')
+    ) RETURNING w.name, true;
+    -- Owner by owner, not thread by thread: live workers own many.
+    WITH RECURSIVE o (owner) AS (
+        SELECT min(t.owner) FROM thread t WHERE t.owner IS NOT NULL
+        UNION ALL SELECT (SELECT min(t.owner) FROM thread t WHERE t.owner > o.owner) FROM o WHERE o.owner IS NOT NULL
+    )
+    SELECT array_agg(o.owner) INTO missing_owners FROM o WHERE NOT EXISTS (SELECT FROM worker w WHERE w.id = o.owner)
+      AND o.owner IS NOT NULL;
+    IF missing_owners IS NOT NULL THEN
+        PERFORM FROM thread t WHERE t.owner = ANY (missing_owners) ORDER BY t.id FOR NO KEY UPDATE;
+        UPDATE thread t SET owner = NULL
+        WHERE t.owner = ANY (missing_owners) AND NOT EXISTS (SELECT FROM worker w WHERE w.id = t.owner);
+    END IF;
+    RETURN QUERY SELECT w.name, false FROM worker w WHERE w.id = ANY (missing);
+END
+$$;
+
+-- A look around: reaps, and returns who is `gone` or `missing`; own threads with messages that are `owed`, with the last
+-- of them, and own threads with `mail`; and one row if a thread of these transports is `free` that holds a message without
+-- an outcome. The planner must not begin with the threads: only what is owed may cost.
+CREATE OR REPLACE FUNCTION look(me int, lease_s float8, grace_s float8, transports text[])
+RETURNS TABLE (what text, name text, epoch bigint, last bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT CASE WHEN r.is_gone THEN 'gone' ELSE 'missing' END, r.name, NULL::bigint, NULL::bigint
+    FROM reap(me, lease_s, grace_s) r;
+    RETURN QUERY SELECT 'owed', o.thread, t.epoch, o.last
+    FROM (SELECT m.thread, max(m.seq) AS last FROM message m WHERE m.settled IS NULL GROUP BY m.thread) o
+    CROSS JOIN LATERAL (SELECT t.epoch FROM thread t WHERE t.id = o.thread AND t.owner = me LIMIT 1) t;
+    RETURN QUERY SELECT 'mail', l.thread, t.epoch, NULL::bigint FROM (SELECT DISTINCT m.thread FROM mail m) l
+    CROSS JOIN LATERAL (SELECT t.epoch FROM thread t WHERE t.id = l.thread AND t.owner = me LIMIT 1) t;
+    RETURN QUERY SELECT 'free', '', NULL::bigint, NULL::bigint WHERE EXISTS (
+        SELECT FROM message m CROSS JOIN LATERAL (
+            SELECT FROM thread t WHERE t.id = m.thread AND t.owner IS NULL
+            AND split_part(t.id, ':', 1) = ANY (transports) LIMIT 1
+        ) f WHERE m.settled IS NULL
+    );
+END
+$$;
+
+-- Takes one token, and returns the seconds until it may be used.
+CREATE OR REPLACE FUNCTION take_token(of_name text, per_second float8, burst float8) RETURNS float8 LANGUAGE sql AS $$
+    INSERT INTO bucket AS b (name, level, at) VALUES (of_name, burst - 1, clock_timestamp())
+    ON CONFLICT (name) DO UPDATE SET at = clock_timestamp(), level =
+        LEAST(burst, b.level + GREATEST(0, extract(epoch FROM clock_timestamp() - b.at)) * per_second) - 1
+    RETURNING GREATEST(0, -b.level / per_second)
+$$;
+
+-- Uses up to so many tokens of a bucket that holds `size` and fills within a minute, and returns how many there were.
+-- What is refused leaves no debt.
+CREATE OR REPLACE FUNCTION use_tokens(of_name text, size float8, wanted float8) RETURNS float8 LANGUAGE sql AS $$
+    INSERT INTO bucket AS b (name, level, at, used)
+    VALUES (of_name, size - LEAST(wanted, size), clock_timestamp(), LEAST(wanted, size))
+    ON CONFLICT (name) DO UPDATE SET (level, at, used) = (
+        SELECT f.level - LEAST(wanted, floor(f.level)), clock_timestamp(), LEAST(wanted, floor(f.level))
+        FROM (SELECT LEAST(size, b.level + GREATEST(0, extract(epoch FROM clock_timestamp() - b.at)) * size / 60) AS level) f
+    )
+    RETURNING b.used
+$$;
+
+-- Returns true if the worker is to report something: it did so before, or no other one did within so many seconds.
+CREATE OR REPLACE FUNCTION claim_report(of_name text, me int, within_s float8) RETURNS SETOF boolean LANGUAGE sql AS $$
+    INSERT INTO bucket AS b (name, level, at) VALUES ('report:' || of_name, me, clock_timestamp())
+    ON CONFLICT (name) DO UPDATE SET level = me, at = clock_timestamp()
+    WHERE b.level = me OR b.at < clock_timestamp() - within_s * interval '1s'
+    RETURNING true
+$$;
+
+-- What has been full for long tells nothing any more.
+CREATE OR REPLACE FUNCTION collect_buckets() RETURNS void LANGUAGE sql AS $$
+    DELETE FROM bucket b WHERE b.at < clock_timestamp() - interval '1 hour'
+      AND (starts_with(b.name, 'sender:') OR starts_with(b.name, 'report:'))
+      OR b.at < clock_timestamp() - interval '2 days' AND starts_with(b.name, 'first:')
+$$;
+
+CREATE OR REPLACE FUNCTION lock_accounts(scopes text[], keys text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO account (scope, key)
+    SELECT DISTINCT g.scope, g.key FROM unnest(scopes, keys) g (scope, key) ORDER BY g.scope, g.key
+    ON CONFLICT DO NOTHING;
+    PERFORM FROM account a JOIN (SELECT DISTINCT * FROM unnest(scopes, keys)) g (scope, key) USING (scope, key)
+    ORDER BY a.scope, a.key FOR NO KEY UPDATE OF a;
+END
+$$;
+
+-- Sets aside the most that a call can cost if it fits under all caps (null is none), and returns the accounts with
+-- whether it did. A worker that was taken for dead reserves nothing, and gets no rows.
+CREATE OR REPLACE FUNCTION reserve(
+    me int, which bigint, scopes text[], keys text[], caps bigint[], today text, most bigint, entry text,
+    prompt_cost bigint, second_cost bigint
+) RETURNS TABLE (fits boolean, of account) LANGUAGE plpgsql AS $$
+DECLARE
+    fitting boolean;
+BEGIN
+    PERFORM FROM worker w WHERE w.id = me FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    PERFORM lock_accounts(scopes, keys);
+    IF EXISTS (SELECT FROM spending s WHERE s.seq = which) THEN
+        fitting := true;
+    ELSE
+        SELECT bool_and(g.cap IS NULL OR a.spent + a.reserved + most <= g.cap + a.granted) INTO fitting
+        FROM unnest(scopes, keys, caps) g (scope, key, cap) JOIN account a USING (scope, key);
+        IF fitting THEN
+            UPDATE account a SET reserved = a.reserved + most
+            FROM unnest(scopes, keys) g (scope, key) WHERE a.scope = g.scope AND a.key = g.key;
+            INSERT INTO reservation (seq, worker, scopes, keys, micros, day, at_once, per_s)
+            VALUES (which, me, scopes, keys, most, today, prompt_cost, second_cost);
+            INSERT INTO spending (seq, line) VALUES (which, entry::json);
+        END IF;
+    END IF;
+    RETURN QUERY SELECT fitting, a FROM unnest(scopes, keys) g (scope, key) JOIN account a USING (scope, key);
+END
+$$;
+
+-- Counts what calls did cost, in place of their reservations. One that lapsed counts in full already. Each of the
+-- accounts comes with the number of its call, from 1, and the accounts are returned.
+CREATE OR REPLACE FUNCTION commit_calls(
+    seqs bigint[], entries text[], reserves bigint[], costs bigint[], prompts bigint[], cached_prompts bigint[],
+    outputs bigint[], days text[], calls int[], scopes text[], keys text[]
+) RETURNS SETOF account LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM lock_accounts(scopes, keys);
+    WITH given AS (
+        SELECT * FROM unnest(seqs, entries, reserves, costs, prompts, cached_prompts, outputs, days)
+            WITH ORDINALITY g (seq, entry, reserve, cost, prompt, cached, output, day, n)
+    ), fresh AS (
+        INSERT INTO spending (seq, line) SELECT g.seq, g.entry::json FROM given g ON CONFLICT DO NOTHING RETURNING seq
+    ), held AS (
+        DELETE FROM reservation r USING given g WHERE r.seq = g.reserve RETURNING r.seq, r.micros
+    ), amounts AS (
+        SELECT k.scope, k.key, max(g.day) AS day, COALESCE(sum(h.micros), 0) AS freed,
+            sum(CASE WHEN g.reserve = 0 OR h.seq IS NOT NULL THEN g.cost ELSE 0 END) AS cost,
+            sum(g.prompt) AS prompt, sum(g.cached) AS cached, sum(g.output) AS output
+        FROM given g JOIN fresh f ON f.seq = g.seq LEFT JOIN held h ON h.seq = g.reserve
+        JOIN unnest(calls, scopes, keys) k (n, scope, key) ON k.n = g.n GROUP BY k.scope, k.key
+    )
+    UPDATE account a SET reserved = a.reserved - m.freed, spent = a.spent + m.cost, prompt = a.prompt + m.prompt,
+        cached = a.cached + m.cached, output = a.output + m.output, day = m.day
+    FROM amounts m WHERE a.scope = m.scope AND a.key = m.key;
+    RETURN QUERY SELECT a.* FROM account a JOIN (SELECT DISTINCT * FROM unnest(scopes, keys)) g (scope, key) USING (scope, key);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION grant_more(which bigint, of_scope text, of_key text, micros bigint, entry text)
+RETURNS SETOF account LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM lock_accounts(ARRAY[of_scope], ARRAY[of_key]);
+    IF NOT EXISTS (SELECT FROM spending s WHERE s.seq = which) THEN
+        INSERT INTO spending (seq, line) VALUES (which, entry::json);
+        UPDATE account a SET granted = a.granted + micros, said = '' WHERE a.scope = of_scope AND a.key = of_key;
+    END IF;
+    RETURN QUERY SELECT a.* FROM account a WHERE a.scope = of_scope AND a.key = of_key;
+END
+$$;
+
+-- Takes a warning as said, and returns the account with whether nobody had said it before.
+CREATE OR REPLACE FUNCTION warn(which bigint, of_scope text, of_key text, level text, entry text)
+RETURNS TABLE (new boolean, of account) LANGUAGE plpgsql AS $$
+DECLARE
+    levels CONSTANT text[] := ARRAY['', 'warning', 'passed'];
+    is_new boolean;
+BEGIN
+    PERFORM lock_accounts(ARRAY[of_scope], ARRAY[of_key]);
+    is_new := EXISTS (SELECT FROM spending s WHERE s.seq = which);
+    IF NOT is_new THEN
+        UPDATE account a SET said = level WHERE a.scope = of_scope AND a.key = of_key
+            AND array_position(levels, level) > array_position(levels, a.said);
+        is_new := FOUND;
+        IF is_new THEN
+            INSERT INTO spending (seq, line) VALUES (which, entry::json);
+        END IF;
+    END IF;
+    RETURN QUERY SELECT is_new, a FROM account a WHERE a.scope = of_scope AND a.key = of_key;
+END
+$$;
+
+-- Counts what calls of dead workers can have cost, and returns their lines with it. A worker that is cut off from the
+-- database is taken for dead while it lives: within a lease of 3 s it ends its calls, and they end a second later.
+CREATE OR REPLACE FUNCTION lapse() RETURNS TABLE (entry text, cost bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    dead bigint[];
+BEGIN
+    SELECT array_agg(r.seq) INTO dead FROM reservation r
+    WHERE NOT EXISTS (SELECT FROM worker w WHERE w.id = r.worker);
+    IF dead IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM FROM account a WHERE EXISTS (
+        SELECT FROM reservation r, unnest(r.scopes, r.keys) k (scope, key)
+        WHERE r.seq = ANY (dead) AND a.scope = k.scope AND a.key = k.key
+    ) ORDER BY a.scope, a.key FOR NO KEY UPDATE;
+    RETURN QUERY WITH gone AS (
+        DELETE FROM reservation r WHERE r.seq = ANY (dead) RETURNING r.*, LEAST(r.micros, CASE
+            WHEN r.at_once IS NULL OR r.at > clock_timestamp() THEN r.micros
+            ELSE r.at_once + ceil((EXTRACT(epoch FROM clock_timestamp() - r.at) + 4) * r.per_s)
+        END)::bigint AS charged
+    ), amounts AS (
+        SELECT k.scope, k.key, sum(g.micros) AS freed, sum(g.charged) AS charged, max(g.day) AS day
+        FROM gone g, unnest(g.scopes, g.keys) k (scope, key) GROUP BY k.scope, k.key
+    ), changed AS (
+        UPDATE account a SET reserved = a.reserved - m.freed, spent = a.spent + m.charged, day = m.day
+        FROM amounts m WHERE a.scope = m.scope AND a.key = m.key
+    )
+    SELECT s.line::text, g.charged FROM gone g JOIN spending s ON s.seq = g.seq;
+END
+$$;
+
+-- Replaces the value that the caller has seen as `seen`, and returns its new revision; nothing if it was another's turn.
+CREATE OR REPLACE FUNCTION replace_slot(of_name text, seen bigint, new_body text) RETURNS SETOF bigint LANGUAGE sql AS $$
+    INSERT INTO slot AS s (name, rev, body) SELECT of_name, 1, new_body::json
+    WHERE seen = 0 OR EXISTS (SELECT FROM slot t WHERE t.name = of_name)
+    ON CONFLICT (name) DO UPDATE SET rev = s.rev + 1, body = excluded.body WHERE s.rev = seen
+    RETURNING s.rev
+$$;
+
+-- Returns whether the role is the worker's. A dead worker's is anybody's.
+CREATE OR REPLACE FUNCTION take_role(me int, of_name text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM worker w WHERE w.id = me) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO role (name, worker) VALUES (of_name, me) ON CONFLICT DO NOTHING;
+    PERFORM FROM role r WHERE r.name = of_name FOR NO KEY UPDATE;
+    UPDATE role r SET worker = me
+    WHERE r.name = of_name AND NOT EXISTS (SELECT FROM worker w WHERE w.id = r.worker);
+    RETURN EXISTS (SELECT FROM role r WHERE r.name = of_name AND r.worker = me);
+END
+$$;
+
+-- Returns '' if the worker is to read the channel: it is noted as its reader from `begins` on then. Returns null while
+-- another one reads it. Otherwise one has read all since `since`, and began after `due`: returns up to where.
+CREATE OR REPLACE FUNCTION claim_reading(
+    me int, of_transport text, of_channel text, since numeric, begins numeric, due numeric, now numeric
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    last reading;
+BEGIN
+    INSERT INTO reading VALUES (of_transport, of_channel, me, begins, now) ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+        RETURN '';
+    END IF;
+    SELECT * INTO last FROM reading r WHERE r.transport = of_transport AND r.channel = of_channel FOR UPDATE;
+    IF last.upto IS NULL AND last.worker <> me AND EXISTS (SELECT FROM worker w WHERE w.id = last.worker) THEN
+        RETURN NULL;
+    ELSIF last.upto IS NOT NULL AND last.since <= since AND last.began > due THEN
+        RETURN last.upto;
+    END IF;
+    UPDATE reading r SET worker = me, since = begins, began = now, upto = NULL
+    WHERE r.transport = of_transport AND r.channel = of_channel;
+    RETURN '';
+END
+$$;
+
+-- Replaces the list of a thread's files for its owner. Returns the contents that are not there any more, and null for
+-- one who does not own the thread at that epoch; nothing is changed then.
+CREATE OR REPLACE FUNCTION replace_files(me int, of_thread text, at_epoch bigint, paths bytea[], parts int[], shas bytea[], modes int[])
+RETURNS SETOF bytea LANGUAGE plpgsql AS $$
+DECLARE
+    gone bytea[];
+BEGIN
+    PERFORM FROM thread t WHERE t.id = of_thread AND t.owner = me AND t.epoch = at_epoch FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN NEXT NULL;
+        RETURN;
+    END IF;
+    -- In one order everywhere, or two lists with the same contents would wait for each other.
+    PERFORM FROM blob b WHERE b.sha = ANY (shas) ORDER BY b.sha FOR NO KEY UPDATE;
+    UPDATE blob b SET used_at = clock_timestamp() WHERE b.sha = ANY (shas);
+    SELECT array_agg(DISTINCT s) INTO gone FROM unnest(shas) s WHERE NOT EXISTS (SELECT FROM blob b WHERE b.sha = s);
+    IF gone IS NULL THEN
+        DELETE FROM file f WHERE f.thread = of_thread;
+        INSERT INTO file (thread, path, part, sha, mode)
+        SELECT of_thread, g.* FROM unnest(paths, parts, shas, modes) g;
+        UPDATE thread t SET files_stored = true WHERE t.id = of_thread AND NOT t.files_stored;
+    END IF;
+    RETURN QUERY SELECT unnest(gone);
+END
+$$;
+
+-- Deletes some content that no thread has named for an hour.
+CREATE OR REPLACE FUNCTION collect_blobs() RETURNS void LANGUAGE sql AS $$
+    DELETE FROM blob b WHERE b.sha IN (
+        SELECT o.sha FROM blob o WHERE o.used_at < clock_timestamp() - interval '1 hour'
+          AND NOT EXISTS (SELECT FROM file f WHERE f.sha = o.sha) LIMIT 1000 FOR UPDATE SKIP LOCKED
+    )
+$$;
