@@ -11,7 +11,7 @@ from playwright.async_api import expect
 
 from tests.transports.web.chromium import browsing, needs_chromium, say
 from tests.transports.web.site import serving_page
-from transports.web import talk, thread_list
+from transports.web import feed, talk, thread_list
 
 pytestmark = [pytest.mark.anyio, needs_chromium]
 
@@ -178,6 +178,26 @@ async def test_earlier_messages_come_as_one_scrolls_up_and_the_place_stays(tmp_p
                 await page.evaluate("new Promise(requestAnimationFrame)")
             assert await page.locator("#log").evaluate("log => log.scrollTop") > 200
             await expect(page.locator("#earlier")).to_be_hidden()
+
+
+async def test_a_long_talk_keeps_only_its_last_messages_on_the_page(tmp_path, monkeypatch):
+    async def few(route):
+        answer = await route.fetch()
+        text = await answer.text()
+        await route.fulfill(response=answer, body=text.replace("MOST_NEW = 150", "MOST_NEW = 3"))
+
+    monkeypatch.setattr(talk, "LAST_MESSAGES", 4)
+    monkeypatch.setattr(feed, "MOST_MESSAGES", 2)
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        await page.route("**/page.js", few)
+        await page.reload()
+        messages = page.locator("#messages > li")
+        for number in range(9):
+            await say(page, f"question {number}")
+            await expect(messages.last).to_contain_text(f"question {number}")
+            await expect(messages.last).to_have_attribute("data-state", "answered")
+        await expect(page.locator("#earlier")).to_be_visible()
+        assert await messages.count() < 9
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -75,7 +75,7 @@ function dropped(message) {
   show();
 }
 
-// One after the other, as they were written. The field is free for the next at once.
+// One after the other. The field is free at once.
 const outbox = [];
 
 function submit(event) {

@@ -33,7 +33,7 @@ function formula(tag, attributes, children) {
   return element;
 }
 
-// In the direction of its first letter. "auto" looks past the children that have a direction of their own.
+// By its first letter. "auto" looks past children with a direction of their own.
 function direct(element) {
   const first = DIRECTED.has(element.localName) && FIRST_LETTER.exec(element.textContent);
   if (first) element.dir = FROM_RIGHT.test(first[0]) ? "rtl" : "ltr";

@@ -6,7 +6,8 @@ let root = "";
 let name = ""; // of the open thread in the address, "" before its first message
 let source = null;
 let seen = ""; // the last event of its stream
-const MOST_TRIES = 100; // times that earlier messages are loaded to find one
+const MOST_TRIES = 100; // loads, to find one
+const MOST_NEW = 150; // messages: then only the last stay on the page
 const NEAR_TOP = 400; // pixels
 
 // The session is over. What is not sent stays in sight.
@@ -102,6 +103,10 @@ function connect() {
     showWaiting();
     if (!thread.busy) stopping = "";
     if (sought) seek();
+    else if (thread.messages.size > thread.begun + MOST_NEW && thread.follows && !thread.busy) {
+      seen = "";
+      connect();
+    }
   };
   mine.onerror = () => {
     if (mine !== source) return;
@@ -110,7 +115,7 @@ function connect() {
   };
 }
 
-// The browser gives up when it gets no stream: a proxy whose bot restarts, or a session that is over.
+// The browser gives up when it gets no stream, as from a proxy whose bot restarts.
 async function reopen(closed) {
   if (closed !== source || (document.hidden && !listens)) return;
   const { deleted } = await get(`/api/earlier?thread=${param(root)}&before=0`).catch((error) => error); // the next try says more
@@ -129,7 +134,7 @@ function showWaiting() {
   waiting = count;
 }
 
-// One tab of a browser listens while nobody looks at it; a browser without locks has no such tab.
+// One tab listens while nobody looks; a browser without locks has none.
 let listens = false;
 
 function notify() {
@@ -154,7 +159,7 @@ on("notify", "click", async () => {
   listen();
 });
 
-// It was deleted, here, in another tab, or before it was opened.
+// It was deleted, here or elsewhere.
 function gone() {
   const deleted = root;
   open("");

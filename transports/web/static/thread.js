@@ -232,10 +232,10 @@ class Message {
 
   get busy() { return this.state === "waiting" || this.state === "running"; }
 
-  // The rules of the demo, and what a command says, are no answers of a model.
+  // A rule of the demo, or a command, is no model.
   get byModel() { return this.model && !this.model.startsWith("offline/") && !/^\s*[/!]compact/i.test(this.text); }
 
-  // Whether the conversation can go back to it, and says something else from there on.
+  // Whether the conversation can go back to it.
   get isOver() {
     const wrote = this.state === "answered" ? this.model : this.state === "stopped" && this.parts.has("shown");
     return wrote && !this.past && this.text != null && !/^\s*[/!][a-z]/i.test(this.text);
@@ -321,6 +321,7 @@ class Thread {
       if (event.op === "snapshot") {
         this.clear();
         this.replay(event.events);
+        this.begun = this.messages.size;
         this.view.scrollTop = scrollTop;
       } else if (event.op === "told") {
         told(event.text);
