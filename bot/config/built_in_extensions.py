@@ -49,7 +49,12 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         commands=("playbooks",),
         schemas={"playbook": "bot.extensions.playbooks.definition:json_schema"},
     ),
-    "postgres": BuiltIn("bot.extensions.postgres.extension", stores=("postgres",), commands=("migrate",)),
+    "postgres": BuiltIn(
+        "bot.extensions.postgres.extension",
+        keys=("store.pool_dsn",),
+        stores=("postgres",),
+        commands=("migrate",),
+    ),
     "reports": BuiltIn(
         "bot.extensions.reports.extension", commands=("threads", "why", "usage", "dead-letters", "audit")
     ),
