@@ -50,10 +50,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         schemas={"playbook": "bot.extensions.playbooks.definition:json_schema"},
     ),
     "postgres": BuiltIn(
-        "bot.extensions.postgres.extension",
-        keys=("store.pool_dsn",),
-        stores=("postgres",),
-        commands=("migrate",),
+        "bot.extensions.postgres.extension", ("store.pool_dsn",), stores=("postgres",), commands=("migrate",)
     ),
     "reports": BuiltIn(
         "bot.extensions.reports.extension", commands=("threads", "why", "usage", "dead-letters", "audit")

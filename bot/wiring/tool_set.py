@@ -108,7 +108,6 @@ class ToolSet:
     approvals: Approvals = field(init=False)
     questions: DurableQuestions = field(init=False)
     registry: Registry = field(init=False)
-    _attached: anyio.Event = field(default_factory=anyio.Event, init=False)
     _toolboxes: LRUCache[str, Toolbox] = field(default_factory=partial(LRUCache, MOST_TOOLBOXES), init=False)
     _in_use: WeakKeyDictionary[Toolbox, _Choice] = field(default_factory=WeakKeyDictionary, init=False)
 
@@ -198,7 +197,6 @@ class ToolSet:
     def attach(self, registry: Registry, questions: Questions) -> None:
         """Let extensions erase threads, and what people do elsewhere answer a question that is open."""
         self.registry, self.questions.open = registry, questions
-        self._attached.set()
 
     async def erase(self, thread: ThreadId, work: Callable[[], Awaitable[None]]) -> bool:
         """Do *work* on what is kept of a thread while it is idle, and drop the rest. Returns False if it is not."""
@@ -207,7 +205,6 @@ class ToolSet:
             await work()
             await self.forget_texts(thread)
 
-        await self._attached.wait()
         return await self.registry.between_turns(thread, erase_all)
 
     def _chosen(self, choice: _Choice, tools: Sequence[Tool]) -> list[Tool]:

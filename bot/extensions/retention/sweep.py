@@ -42,11 +42,12 @@ class Sweep:
 
     def __init__(self, host: Host, rules: Retention) -> None:
         self._host, self._rules, self._data = host, rules, host.settings.data
-        self._heard_at = -math.inf
+        self._heard_at, self._is_served = -math.inf, anyio.Event()
         self.last = "nothing yet"
 
     def receiving(self, sink: Sink) -> Sink:
-        """Return the sink of all events, which notes when somebody writes."""
+        """Return the sink of all events, which notes when somebody writes. Threads are served from now on."""
+        self._is_served.set()
 
         async def heard(event: Inbound) -> Outcome | None:
             self._heard_at = anyio.current_time()
@@ -56,6 +57,7 @@ class Sweep:
 
     async def run(self) -> None:
         """Look and forget until cancelled."""
+        await self._is_served.wait()
         while True:
             await self.look()
             await anyio.sleep(LOOK_EVERY_S)
