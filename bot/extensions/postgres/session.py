@@ -103,9 +103,6 @@ def _element(value: object) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-psycopg.adapters.register_dumper(list, ArrayDumper)
-
-
 class SessionLost(ConnectionError):
     """The server is away, or the connection broke. It is unknown whether the last statement was committed.
 
@@ -279,6 +276,7 @@ class Pool:
         name = f"threadfast {self.tag} {token_hex(8)}"
         target = make_conninfo(self._dsn, application_name=name)
         connection = await psycopg.AsyncConnection.connect(target, autocommit=True)
+        connection.adapters.register_dumper(list, ArrayDumper)
         try:
             await self._end_former(connection)
             if self.pooled:

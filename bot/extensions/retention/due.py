@@ -12,14 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from pydantic_core import from_json
 
 from bot.budget.ledger import names_in, parts
 from bot.extensions.retention.settings import Retention
-from bot.extensions.retention.thread_parts import PARTS, Part, ThreadFolder, files_in, size_of, thread_folders
+from bot.extensions.retention.thread_parts import (
+    PARTS,
+    Part,
+    ThreadFolder,
+    files_in,
+    quiet_since,
+    size_of,
+    thread_folders,
+)
 from bot.reports.dead_letters import dead_letters
 from bot.reports.files import FileReader
 from bot.reports.line_reader import Damage
@@ -79,8 +87,8 @@ def _dead_letters(reader: FileReader, is_open: Collection[str], before: datetime
     for name, ids in old.items():
         thread = ThreadId.parse(name)
         for found in reader.find(name):
-            age = datetime.fromtimestamp(found.changed_at, UTC)
-            yield Step("dead letters", len(ids), 0, ThreadFolder(thread, found.path, age), ids=frozenset(ids))
+            folder = ThreadFolder(thread, found.path, quiet_since(found.path))
+            yield Step("dead letters", len(ids), 0, folder, ids=frozenset(ids))
 
 
 def _spending(folder: Path, before: datetime) -> Iterator[Step]:

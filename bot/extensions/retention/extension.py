@@ -28,12 +28,14 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
     import anyio  # noqa: PLC0415
 
     from bot.extensions.retention.forget_again import forget_again  # noqa: PLC0415
+    from bot.extensions.retention.forgotten import NAME, ForgottenFile  # noqa: PLC0415
     from bot.extensions.retention.sweep import Sweep  # noqa: PLC0415
     from bot.extensions.retention.thread_command import obey  # noqa: PLC0415
 
     await forget_again(host)
     rules = RETENTION.of(host.settings)
-    running = Running(obey={COMMAND.name: partial(obey, host)})
+    forgotten = await host.states.open(NAME, ForgottenFile())
+    running = Running(obey={COMMAND.name: partial(obey, host, forgotten)})
     if rules is None:
         yield running
         return

@@ -30,14 +30,14 @@ from pydantic_core import from_json, to_json
 from bot.agent.prompt.memory_lines import parse_notes, to_text
 from bot.budget.ledger import names_in, parts
 from bot.extensions.retention.due import open_in
-from bot.extensions.retention.forgotten import Receipt, note
+from bot.extensions.retention.forgotten import Receipt, note, open_list
 from bot.extensions.retention.rewritten_lines import drop_audit, drop_messages, drop_names
 from bot.extensions.retention.thread_parts import (
     ATTACHMENTS,
     PARTS,
     ThreadFolder,
+    count_files,
     erase,
-    files_in,
     thread_folders,
 )
 from bot.extensions.retention.whom import Whom
@@ -53,6 +53,7 @@ from threads.model import ThreadId
 from threads.store.attachments import paths
 from threads.store.data_folder import plain
 from threads.store.disk import Disk, replace_file
+from transports.base.transport import CONSOLE_USER
 
 NOT_PRUNED = ("schema.json", "moved.json", "restored.json", "forgotten.json", "servers.json", "mcp.json")
 """Small values without a name of a person or a thread."""
@@ -77,7 +78,7 @@ async def forget(
     for one in found:  # last: after a kill they are found again
         took += await anyio.to_thread.run_sync(_forget_thread, one, disk)
     receipt = Receipt(at=now(), took=dict(took))
-    await anyio.to_thread.run_sync(note, disk, data, {whom.name: receipt})
+    await note(await open_list(disk, data, anyio.to_thread.run_sync), {whom.name: receipt})
     return receipt
 
 
@@ -111,7 +112,7 @@ def _forget_thread(found: _Found, disk: Disk) -> Counter[str]:
     path, took = found.folder.path, Counter(messages=len(found.theirs))
     if found.is_whole:
         took["threads"] += 1
-        took["files"] += sum(len(files_in(path, part)) for part in ("attachments", "workspace"))
+        took["files"] += count_files(path)
         erase(disk, path, PARTS)
         shutil.rmtree(path, ignore_errors=True)
         return took
@@ -163,8 +164,8 @@ def _forget_names(data: Path, whom: Whom, disk: Disk, is_open_elsewhere: bool) -
     for path in sorted(data.glob("*.json")):
         if path.name not in NOT_PRUNED and not path.name.endswith(("-marks.json", "-commands.json")):
             took["small values"] += _prune(disk, path, whom)
-    for path in _of_page(data, whom):
-        shutil.rmtree(path, ignore_errors=True)
+    for path in _own_places(data, whom):
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
     return took
 
 
@@ -197,9 +198,11 @@ def _prune(disk: Disk, path: Path, whom: Whom) -> int:
     return int(after != before)
 
 
-def _of_page(data: Path, whom: Whom) -> list[Path]:
-    """Return the folders of the page that are theirs."""
+def _own_places(data: Path, whom: Whom) -> list[Path]:
+    """Return what transports keep for them alone: files of the page, and what was typed into the terminal."""
     posted = data / "web" / "posted"
+    if whom.person == CONSOLE_USER:
+        return [data / "console-history", data / "attached", *data.glob("threadfast.log*")]
     if whom.person:
         return [data / "web" / "sent" / plain(whom.person), posted / plain(whom.person)]
     thread = ThreadId.parse(whom.thread)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 
 from bot.extensions.retention.forget import StillOpen, forget
 from bot.extensions.retention.forgotten import came_back
@@ -19,7 +18,7 @@ async def forget_again(host: Host) -> None:
     """Forget whom a restore brought back. One with something open is left, and told of. Raises OSError."""
     data = host.settings.data
     came = await host.work(restored, data)
-    for name in await host.work(partial(came_back, host.disk, data, came)):
+    for name in await came_back(host.disk, data, host.work, came):
         whom = Whom.named(name)
         for schedule in [one for one in host.schedules.all if whom.is_in(one.model_dump(mode="json"))]:
             await host.schedules.cancel(ThreadId.parse(schedule.thread), schedule.id)

@@ -7,16 +7,15 @@ once more. The list itself is put aside by the restore: the newest one that was 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, Field
 
 from bot.store.restored_answers import Restored
-from threads.store.disk import Disk, read_or_empty, replace_file
-from threads.store.json_file import JsonState, read_state
+from threads.store.disk import Disk, Offload
+from threads.store.json_file import JsonFiles, JsonState, State
 
-NAME = "forgotten.json"
+NAME = "forgotten"
 
 
 class Receipt(BaseModel):
@@ -30,35 +29,29 @@ class ForgottenFile(JsonState):
     receipts: dict[str, Receipt] = Field(default_factory=dict)
 
 
-def read_list(disk: Disk, folder: Path) -> ForgottenFile:
-    """Return the list in a folder; one that is missing or damaged is empty. Blocking. Raises OSError."""
-    data = read_or_empty(disk, folder / NAME)
-    return (read_state(data, ForgottenFile(), NAME) if data else None) or ForgottenFile()
+async def open_list(disk: Disk, folder: Path, offload: Offload) -> State[ForgottenFile]:
+    """Return the list in a folder, empty at first. Raises OSError and `threads.errors.NewerSchema`."""
+    return await JsonFiles(disk, folder, offload).open(NAME, ForgottenFile())
 
 
-def note(disk: Disk, data: Path, receipts: Mapping[str, Receipt]) -> None:
-    """Add to the list of a data folder. Blocking. Raises OSError."""
-    whole = ForgottenFile(receipts={**read_list(disk, data).receipts, **receipts})
-    replace_file(disk, data / NAME, whole.model_dump_json().encode())
+async def note(state: State[ForgottenFile], receipts: Mapping[str, Receipt]) -> None:
+    """Add to a list. Raises `threads.errors.StoreUnavailable`."""
+    await state.change(lambda file: ForgottenFile(receipts={**file.receipts, **receipts}))
 
 
-def came_back(disk: Disk, data: Path, restored: Restored | None) -> list[str]:
+async def came_back(disk: Disk, data: Path, offload: Offload, restored: Restored | None) -> list[str]:
     """Return who was forgotten after the backup that a folder came from, and not again since the restore.
 
-    Their receipts are in the folder's list from now on. Blocking. Raises OSError.
+    Their receipts are in the folder's list from now on. Raises as `open_list` and `note`.
     """
     if restored is None:
         return []
-    known = dict(read_list(disk, data).receipts)
-    aside = sorted(data.glob("before-restore-*"))
-    for folder in aside:
-        for name, receipt in read_list(disk, folder).receipts.items():
+    state = await open_list(disk, data, offload)
+    known = dict(state.value.receipts)
+    for aside in await offload(lambda: sorted(data.glob("before-restore-*"))):
+        for name, receipt in (await open_list(disk, aside, offload)).value.receipts.items():
             if name not in known or receipt.at > known[name].at:
                 known[name] = receipt
-    if known:
-        note(disk, data, known)
-    return [name for name, receipt in known.items() if _is_back(receipt.at, restored)]
-
-
-def _is_back(at: datetime, restored: Restored) -> bool:
-    return restored.backup_at <= at < restored.restored_at
+    if known != state.value.receipts:
+        await note(state, known)
+    return [name for name, one in known.items() if restored.backup_at <= one.at < restored.restored_at]

@@ -6,6 +6,7 @@ nobody knows what they tell.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -27,13 +28,16 @@ V = TypeVar("V", bound=Versioned)
 def rewrite(disk: Disk, path: Path, adapter: TypeAdapter[V], change: Callable[[list[V]], Iterable[V]]) -> int:
     """Replace the records of a file with what *change* returns, and return by how many it got fewer.
 
-    A file without a change stays as it is. Raises OSError, and `threads.errors.NewerSchema`.
+    A file without a change stays as it is, and one with a change as old as it was: the age of a thread is that of its
+    history. Raises OSError, and `threads.errors.NewerSchema`.
     """
     found, damaged = read_records(adapter, read_or_empty(disk, path))
     before = [record for record, _ in found]
     after = [*change(before)]
     if damaged or after != before:
+        was = path.stat()
         replace_file(disk, path, b"".join(encode(adapter, record) for record in after))
+        os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
     return len(before) - len(after)
 
 

@@ -22,7 +22,7 @@ import anyio
 from bot.extensions.retention.due import Step, steps
 from bot.extensions.retention.rewritten_lines import drop_messages, sum_calls
 from bot.extensions.retention.settings import Retention
-from bot.extensions.retention.thread_parts import erase, folder_at
+from bot.extensions.retention.thread_parts import erase, quiet_since
 from bot.host.extension import Host
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.model import Inbound, Outcome, Sink
@@ -38,12 +38,11 @@ QUIET_THREAD = timedelta(days=1)
 
 
 class Sweep:
-    """The background work of one bot. ``last`` says what the last look took, for people."""
+    """The background work of one bot."""
 
     def __init__(self, host: Host, rules: Retention) -> None:
         self._host, self._rules, self._data = host, rules, host.settings.data
         self._heard_at, self._is_served = -math.inf, anyio.Event()
-        self.last = "nothing yet"
 
     def receiving(self, sink: Sink) -> Sink:
         """Return the sink of all events, which notes when somebody writes. Threads are served from now on."""
@@ -75,8 +74,7 @@ class Sweep:
         except (OSError, StoreUnavailable, NewerSchema) as error:
             log.warning("retention.failed: trying again in an hour: %s", error)
         if took:
-            self.last = ", ".join(f"{count:,} {kind}" for kind, count in took.items())
-            log.info("retention.forgot: %s", self.last)
+            log.info("retention.forgot: %s", ", ".join(f"{count:,} {kind}" for kind, count in took.items()))
 
     async def _quiet(self, until: float) -> None:
         """Return once nobody has written for a while, or at that time."""
@@ -101,11 +99,11 @@ class Sweep:
     def _take_of_thread(self, step: Step) -> bool:
         """Erase a part of a thread, unless something was said there meanwhile. Blocking."""
         assert step.folder
-        now = folder_at(step.folder.path, step.folder.thread)
-        if now.quiet_since > step.folder.quiet_since:
+        quiet = quiet_since(step.folder.path)
+        if quiet > step.folder.quiet_since:
             return False
         if step.part:
             erase(self._host.disk, step.folder.path, [step.part])
-        elif self._host.now() - now.quiet_since >= QUIET_THREAD:
+        elif self._host.now() - quiet >= QUIET_THREAD:
             drop_messages(self._host.disk, step.folder.path / "log.jsonl", step.ids)
         return True

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from bot.extensions.retention.forgotten import Receipt, note
-from bot.extensions.retention.thread_parts import PARTS, erase, files_in
+from bot.extensions.retention.forgotten import ForgottenFile, Receipt, note
+from bot.extensions.retention.thread_parts import PARTS, count_files, erase
 from bot.extensions.retention.whom import Whom
 from bot.host.extension import Host
 from bot.reports.files import FileReader, Folder
@@ -15,6 +13,7 @@ from bot.wording import IN_ITS_THREAD
 from threads.model import Incoming, ThreadId
 from threads.store.data_folder import thread_folder
 from threads.store.disk import replace_file
+from threads.store.json_file import State
 
 SURE = "now"
 ASK = (
@@ -27,7 +26,7 @@ BUSY = "I still have something to answer here. Say /stop first, then /forget."
 NOT_YOURS = "Others wrote here too, so only an admin can have it erased."
 
 
-async def obey(host: Host, words: str, incoming: Incoming) -> str:
+async def obey(host: Host, forgotten: State[ForgottenFile], words: str, incoming: Incoming) -> str:
     """Run ``/forget [now]`` and return the reply. Raises `StoreUnavailable`."""
     thread = incoming.thread
     if not thread.root:
@@ -39,22 +38,22 @@ async def obey(host: Host, words: str, incoming: Incoming) -> str:
         return ASK.format(**numbers)
     for schedule in host.schedules.in_thread(thread):
         await host.schedules.cancel(thread, schedule.id)
-    if not await host.erase(thread, partial(host.work, _erase, host, thread)):
+
+    async def erase_all() -> None:
+        # Listed first: a kill in between must not let a restore bring back what somebody wanted to be gone.
+        await note(forgotten, {Whom(thread=str(thread)).name: Receipt(at=host.now(), took=numbers)})
+        await host.work(_erase, host, thread)
+
+    if not await host.erase(thread, erase_all):
         return BUSY
     return DONE.format(**numbers)
 
 
 def _count(host: Host, thread: ThreadId) -> tuple[set[str], dict[str, int]]:
     folder = thread_folder(host.settings.data, thread)
-    log = [
-        one
-        for one in entries(FileReader(host.settings.data), Folder(folder), Damage())
-        if one.kind == "message"
-    ]
-    files = (
-        sum(len(files_in(folder, part)) for part in ("attachments", "workspace")) if folder.is_dir() else 0
-    )
-    return {one.author for one in log}, {"messages": len(log), "files": files}
+    log = entries(FileReader(host.settings.data), Folder(folder), Damage())
+    said = [one for one in log if one.kind == "message"]
+    return {one.author for one in said}, {"messages": len(said), "files": count_files(folder)}
 
 
 def _erase(host: Host, thread: ThreadId) -> None:
@@ -64,4 +63,3 @@ def _erase(host: Host, thread: ThreadId) -> None:
     # As after /new: earlier lines of the chat are not read into the new conversation.
     host.disk.mkdir(folder)
     replace_file(host.disk, folder / "context.old.jsonl", b"")
-    note(host.disk, host.settings.data, {Whom(thread=str(thread)).name: Receipt(at=host.now())})

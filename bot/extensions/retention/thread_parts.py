@@ -17,6 +17,7 @@ from typing import Literal
 from urllib.parse import unquote
 
 from threads.model import ThreadId
+from threads.store.data_folder import thread_folder
 from threads.store.disk import Disk
 
 Part = Literal["conversation", "attachments", "workspace", "log"]
@@ -38,22 +39,25 @@ class ThreadFolder:
 
 
 def thread_folders(data: Path) -> Iterator[ThreadFolder]:
-    """Return the folders of all threads whose name tells the thread. Blocking. Raises OSError."""
+    """Return the folders of all threads. Blocking. Raises OSError.
+
+    One whose name is shortened is left out: nobody knows which thread it is, and so what is open there.
+    """
     for path in sorted((data / "threads").glob("*/*")):
         parts = [unquote(part) for part in path.name.split("~")]
         if path.is_dir() and not path.is_symlink() and len(parts) == len(("workspace", "channel", "root")):
-            yield folder_at(path, ThreadId(unquote(path.parent.name), *parts))
+            thread = ThreadId(unquote(path.parent.name), *parts)
+            if thread_folder(data, thread) == path:
+                yield ThreadFolder(thread, path, quiet_since(path))
 
 
-def folder_at(path: Path, thread: ThreadId) -> ThreadFolder:
-    """Return a thread's folder with its age now. Blocking. Raises OSError."""
+def quiet_since(folder: Path) -> datetime:
+    """Return since when nothing was said in the thread of a folder (UTC). Blocking. Raises OSError."""
     times = list[float]()
     for name in AGED_BY:
         with suppress(FileNotFoundError):
-            times.append((path / name).stat().st_mtime)
-    return ThreadFolder(
-        thread, path, datetime.fromtimestamp(max(times) if times else path.stat().st_mtime, UTC)
-    )
+            times.append((folder / name).stat().st_mtime)
+    return datetime.fromtimestamp(max(times) if times else folder.stat().st_mtime, UTC)
 
 
 def files_in(folder: Path, part: Part) -> list[Path]:
@@ -73,6 +77,11 @@ def files_in(folder: Path, part: Part) -> list[Path]:
     return [*found, outside] if part == "workspace" and outside.exists() else found
 
 
+def count_files(folder: Path) -> int:
+    """Return how many files people and tools put into a thread. Blocking."""
+    return len(files_in(folder, "attachments")) + len(files_in(folder, "workspace"))
+
+
 def size_of(files: Collection[Path]) -> int:
     """Return how many bytes files have; one that is gone has none. Blocking."""
     total = 0
@@ -83,7 +92,11 @@ def size_of(files: Collection[Path]) -> int:
 
 
 def erase(disk: Disk, folder: Path, parts: Collection[Part]) -> None:
-    """Erase these parts of a thread, and the folder if nothing is left. Blocking. Raises OSError."""
+    """Erase these parts of a thread, and the folder if nothing is left. Blocking. Raises OSError.
+
+    The folder stays as old as the thread: by it the age of what is left is known.
+    """
+    age = quiet_since(folder).timestamp()
     for part in PARTS:
         if part not in parts:
             continue
@@ -98,3 +111,5 @@ def erase(disk: Disk, folder: Path, parts: Collection[Part]) -> None:
         if not any(folder.iterdir()):
             folder.rmdir()
             disk.fsync_folder(folder.parent)
+        else:
+            os.utime(folder, (age, age))

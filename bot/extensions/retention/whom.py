@@ -9,8 +9,8 @@ from pydantic import JsonValue
 
 from threads.model import ThreadId
 
-PERSONAL = ("web", "console")
-"""Transports whose threads are each one person's: the channel is the person."""
+PERSONAL = "web"
+"""The transport whose threads are each one person's: the channel is the person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,17 @@ class Whom:
         """Return whether a thread is forgotten whole: it is the one, or nobody else wrote in it."""
         if self.thread:
             return str(thread) == self.thread
-        is_own = thread.transport in PERSONAL and thread.channel == self.person
+        is_own = thread.transport == PERSONAL and thread.channel == self.person
         return is_own or {*authors} == {self.person}
 
     def is_named(self, name: str) -> bool:
         """Return whether a name that is stored is theirs: of a person, a thread, or a message of such a thread."""
         if self.person and name == self.person:
             return True
-        if any(thread.startswith("web:") and thread.endswith(f":{name}") for thread in self.threads):
+        if any(thread.startswith(f"{PERSONAL}:") and thread.endswith(f":{name}") for thread in self.threads):
             return True  # the page keeps what is said of a thread by the last part of its id
-        place = f"{name}:"
-        return any(place.startswith(f"{thread}:") for thread in (*self.threads, *self._prefixes))
-
-    @property
-    def _prefixes(self) -> Collection[str]:
-        """What begins the names of threads that are theirs alone, and of the messages in them."""
-        return [f"{transport}::{self.person}" for transport in PERSONAL] if self.person else [self.thread]
+        own = f"{PERSONAL}::{self.person}" if self.person else self.thread
+        return any(f"{name}:".startswith(f"{place}:") for place in (*self.threads, own))
 
     def is_in(self, value: JsonValue) -> bool:
         """Return whether a stored value names them anywhere."""

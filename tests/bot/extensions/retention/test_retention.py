@@ -16,12 +16,16 @@ from bot.cli import main
 from bot.extensions.backup.restore import restore
 from bot.extensions.backup.snapshot import back_up
 from bot.extensions.retention import sweep
+from bot.extensions.retention.due import steps
+from bot.extensions.retention.settings import Retention
 from bot.reports.files import FileReader
 from bot.reports.usage import report
 from tests.patience import WITHIN_S
 from tests.serving import serving
 from tests.world import T1, T2
+from threads.log import LogEntry, entry_adapter
 from threads.model import Author, ThreadId
+from threads.store.checksummed_lines import encode
 from threads.store.data_folder import thread_folder
 
 BOB = Author("U2", "bob")
@@ -79,6 +83,48 @@ async def test_quiet_threads_are_forgotten_part_by_part_and_scope_by_scope(tmp_p
         await gone(folder(data, other), folder(data) / "log.jsonl", folder(data) / "context.jsonl")
     assert (folder(data) / "workspace" / "notes.txt").exists()
     assert {path.name for path in folder(data, T2).glob("*.jsonl")} == {"log.jsonl", "context.jsonl"}
+
+
+async def test_what_is_left_of_a_thread_is_as_old_as_the_thread(tmp_path):
+    data = tmp_path / "data"
+    async with DEMO(data, {}) as chat:
+        await chat.say("write notes.txt x")
+    aged(data, T1, 40)
+    rules = {"log_days": 30, "conversation_days": 30, "workspace_days": 60}
+    async with DEMO(data, {"retention": rules}):
+        await gone(folder(data) / "log.jsonl", folder(data) / "context.jsonl")
+    later = datetime.now(UTC) + timedelta(days=21)
+    assert [step.kind for step in steps(data, Retention(**rules), later)] == ["workspace"]
+
+
+async def test_an_old_dead_letter_leaves_the_history_of_its_thread_and_the_rest_stays(tmp_path):
+    data, old = tmp_path / "data", "2001-01-01T00:00:00+00:00"
+    async with DEMO(data, {}) as chat:
+        await chat.say("stays")
+    log = folder(data) / "log.jsonl"
+    for entry in (
+        LogEntry(at=old, kind="message", message_id="dead", author="U1", text=CANARY),
+        LogEntry(at=old, kind="settled", message_id="dead", outcome="dead_letter"),
+    ):
+        log.write_bytes(log.read_bytes() + encode(entry_adapter(), entry))
+    aged(data, T1, 40)
+    before = log.stat().st_mtime
+    async with DEMO(data, {"retention": {"dead_letters_days": 30}}):
+        with anyio.fail_after(WITHIN_S):
+            while CANARY in log.read_text():
+                await anyio.lowlevel.checkpoint()
+    assert ("stays" in log.read_text(), log.stat().st_mtime) == (True, before)
+
+
+async def test_what_the_person_at_the_terminal_typed_goes_with_them(tmp_path):
+    data = tmp_path / "data"
+    async with DEMO(data, {}) as chat:
+        await chat.say(CANARY, author=Author("you"))
+    (data / "console-history").write_text(f"+{CANARY}")
+    (data / "attached").mkdir()
+    (data / "attached" / "a.txt").write_text(CANARY)
+    await run(data, "forget", "--person", "you", "--yes")
+    assert told(data) == []
 
 
 async def test_nothing_goes_where_a_schedule_is_open_and_a_dry_run_tells_what_would(tmp_path):
