@@ -177,7 +177,8 @@ def references(settings: Settings) -> dict[str, str]:
     if settings.store.kind != "files":
         found["store.dsn"] = settings.store.dsn
     for part in here.parts:
-        found |= {f"{part.path}.{path}": value for path, value in part.references(part.of(settings)).items()}
+        theirs = part.references(part.of(settings))
+        found |= {f"{part.path}.{path}".rstrip("."): value for path, value in theirs.items()}
     return {path: reference for path, reference in found.items() if reference}
 
 
@@ -228,7 +229,7 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
     keys = [f"providers.{model.partition('/')[0]}.api_key" for model in models]
     known, faults = references(settings), []
     used = [path for key in keys for path in known if path == key or path.startswith(f"{key}s[")]
-    used += [path for path in known if path == "store.dsn" or (transports and path.startswith("transports."))]
+    used += [path for path in known if path.startswith(("store.", "transports.") if transports else "store.")]
     for path in dict.fromkeys(used):
         try:
             resolve_secret(known[path], environ)

@@ -133,6 +133,7 @@ def export(folder: Path, settings_file: Path | None, data: Path | None, person: 
     from contextlib import closing
 
     from bot.extensions.retention.export import export as write
+    from bot.extensions.retention.whom import counted
     from bot.host.store_reader import open_reader
 
     loaded = load(settings_file, data, only_looks=True)
@@ -146,7 +147,7 @@ def export(folder: Path, settings_file: Path | None, data: Path | None, person: 
     if as_json:
         print_json({"person": person, "folder": str(folder), "messages": messages, "files": files})
     else:
-        click.echo(f"{folder}: {messages:,} messages and {files:,} files of {person}. Only you can read it.")
+        click.echo(f"{folder}: {counted(messages, files)} of {person}. Only you can read it.")
 
 
 def _of_files(loaded: Loaded) -> Loaded:

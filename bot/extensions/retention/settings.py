@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from bot.config.parts import SettingsPart
 from bot.config.scopes import Place
@@ -14,6 +15,12 @@ from threads.model import ThreadId
 
 Days = Annotated[int, Field(ge=1, le=36_500)]
 """At least a day: a platform may deliver a message again for an hour."""
+
+
+def _is_place(name: str) -> str:
+    if name.startswith("user:"):
+        raise PydanticCustomError("form", "must be a place: a thread is of all who write there")
+    return name
 
 
 class ThreadRetention(Section):
@@ -37,7 +44,7 @@ class Retention(ThreadRetention):
     dead_letters_days: Days | None = Field(
         default=None, description="Days for which a message that was given up stays in its thread's history."
     )
-    scopes: dict[ScopeName, ThreadRetention] = Field(
+    scopes: dict[Annotated[ScopeName, AfterValidator(_is_place)], ThreadRetention] = Field(
         default_factory=dict,
         description="What differs in a transport, a workspace or a channel; the most specific one counts.",
     )

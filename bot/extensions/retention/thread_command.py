@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.extensions.retention.forgotten import ForgottenFile, Receipt, note
 from bot.extensions.retention.thread_parts import PARTS, count_files, erase
-from bot.extensions.retention.whom import Whom
+from bot.extensions.retention.whom import Whom, counted
 from bot.host.extension import Host
 from bot.reports.files import FileReader, Folder
 from bot.reports.line_reader import Damage
@@ -17,11 +17,11 @@ from threads.store.json_file import State
 
 SURE = "now"
 ASK = (
-    "I would erase what I keep of this thread: {messages} messages, {files} files, and the conversation. It cannot "
-    "be taken back. What was posted here stays in the chat, and a backup keeps what it holds. "
+    "I would erase what I keep of this thread: {counted}, and the conversation. It cannot be taken back. "
+    "What was posted here stays in the chat, and a backup keeps what it holds. "
     "Say `/forget now` to do it."
 )
-DONE = "I have erased what I kept of this thread: {messages} messages and {files} files."
+DONE = "I have erased what I kept of this thread: {counted}."
 BUSY = "I still have something to answer here. Say /stop first, then /forget."
 NOT_YOURS = "Others wrote here too, so only an admin can have it erased."
 
@@ -35,7 +35,7 @@ async def obey(host: Host, forgotten: State[ForgottenFile], words: str, incoming
     if not host.is_admin(incoming.author.id) and authors - {incoming.author.id}:
         return NOT_YOURS
     if words.strip().lower() != SURE:
-        return ASK.format(**numbers)
+        return ASK.format(counted=counted(**numbers))
     for schedule in host.schedules.in_thread(thread):
         await host.schedules.cancel(thread, schedule.id)
 
@@ -46,7 +46,7 @@ async def obey(host: Host, forgotten: State[ForgottenFile], words: str, incoming
 
     if not await host.erase(thread, erase_all):
         return BUSY
-    return DONE.format(**numbers)
+    return DONE.format(counted=counted(**numbers))
 
 
 def _count(host: Host, thread: ThreadId) -> tuple[set[str], dict[str, int]]:

@@ -13,6 +13,11 @@ PERSONAL = "web"
 """The transport whose threads are each one person's: the channel is the person."""
 
 
+def counted(messages: int, files: int) -> str:
+    """Return in words how much of somebody there is."""
+    return f"{messages:,} message{'s' * (messages != 1)} and {files:,} file{'s' * (files != 1)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Whom:
     """A person, or one thread. ``threads`` are the ids of threads that are forgotten whole."""

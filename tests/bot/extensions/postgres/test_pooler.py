@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from bot.config.extensions import settings_model
-from bot.config.load import references
+from bot.config.load import check_used, references
 from bot.config.settings import Settings
 from bot.extensions.postgres import session as module
 from bot.extensions.postgres.checks import ELSEWHERE, examine
@@ -135,7 +135,9 @@ def test_its_address_is_a_secret_of_the_settings():
     given = {"store": {"kind": "postgres", "pool_dsn": "env:POOL_URL"}}
     settings = settings_model().model_validate(given, strict=False)
     assert pool_of(settings, {"POOL_URL": "host=x"}) == "host=x"
-    assert "env:POOL_URL" in references(settings).values()
+    assert references(settings)["store.pool_dsn"] == "env:POOL_URL"
+    [fault] = check_used(settings, {"DATABASE_URL": "host=x"}, transports=False)
+    assert fault.startswith("store.pool_dsn: env:POOL_URL: ")
     assert POOL.of(Settings()) is None
 
 

@@ -270,9 +270,14 @@ async def test_a_thread_is_forgotten_from_within_after_a_question(tmp_path):
     data = tmp_path / "data"
     async with DEMO(data, {"access": {"admins": ["U9"]}}) as chat:
         await chat.say(f"write a.txt {CANARY}")
-        assert "1 messages, 1 files" in (await chat.say("/forget")).text
+        assert "1 message and 1 file," in (await chat.say("/forget")).text
         await chat.say("and Bob", author=BOB)
         assert "only an admin" in (await chat.say("/forget now")).text
         assert "I have erased" in (await chat.say("/forget now", author=Author("U9"))).text
         assert told(data) == []
         assert "hi" in (await chat.say("say hi")).text
+
+
+async def test_a_scope_of_a_person_is_refused_because_threads_are_of_all_who_write_there(tmp_path):
+    said = await run(tmp_path / "data", "check", code=78, retention={"scopes": {"user:U1": {"log_days": 1}}})
+    assert "retention.scopes" in said and "must be a place" in said
