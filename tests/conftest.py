@@ -79,6 +79,17 @@ def _needs_missing(path: Path) -> bool:
     return any(map(_needs_missing, (one for one in paths if one.is_relative_to(TESTS) and one.exists())))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long: at the end each worker finds something short to take from another."""
+    items.sort(key=lambda item: not NOT_QUICK.intersection(_folders_of(item.path)))
+
+
+def _folders_of(path: Path) -> set[str]:
+    """Return the names that tests/not_quick.txt could have for a module: its own, and those of its folders."""
+    inside = path.relative_to(TESTS)
+    return {one.as_posix() for one in (inside, *inside.parents)}
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what is marked to need an extension that is not here, or all of them."""
     for mark in item.iter_markers("needs"):

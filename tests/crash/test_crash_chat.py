@@ -94,7 +94,8 @@ async def test_kills_lose_nothing_and_answer_nothing_twice(good):
     assert report.counts["answered"] > 5
 
 
-@pytest.mark.parametrize("questions", ["answered", pytest.param("ignored", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("questions", ["answered", "ignored"])
 async def test_everybody_has_their_outcome_soon_after_the_last_death_at_the_real_rates(
     tmp_path, chat, questions
 ):

@@ -108,6 +108,7 @@ def test_a_set_up_whose_pip_failed_is_done_over_and_then_kept(checkout):
     assert checkout.chats() == ""
 
 
+@pytest.mark.slow
 def test_a_set_up_killed_within_pip_is_done_over_once_its_pip_has_ended(checkout):
     os.mkfifo(checkout.folder / "go")
     first = checkout.start("chat")
@@ -126,6 +127,7 @@ def test_a_set_up_killed_within_pip_is_done_over_once_its_pip_has_ended(checkout
     assert not (checkout.folder / ".venv/left").exists()
 
 
+@pytest.mark.slow
 def test_a_half_made_environment_of_python_itself_is_made_anew(checkout):
     """What `python -m venv` leaves on a Debian without python3-venv: a Python, and no pip."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout.folder / ".venv"], check=True)
@@ -165,7 +167,9 @@ def test_packages_are_counted_on_a_terminal_and_steps_are_told_elsewhere(tmp_pat
         assert part in shown[1]
 
 
-@pytest.mark.parametrize("how", ["its Python went away", "the checkout was moved"])
+@pytest.mark.parametrize(
+    "how", [pytest.param("its Python went away", marks=pytest.mark.slow), "the checkout was moved"]
+)
 def test_an_environment_that_works_no_more_is_made_anew(checkout, tmp_path, how):
     environment = checkout.folder / ".venv"
     venv.create(environment, symlinks=True)
