@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Hundreds of processes start the program in the tests: each would compile all of it where nothing compiled is kept.
+export PYTHONDONTWRITEBYTECODE =
 # Two more than there are cores, six at most: half of a test's time is waiting for a process or a deadline.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
 

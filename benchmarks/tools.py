@@ -313,7 +313,7 @@ def main() -> None:
     what = sys.argv[1]
     with TemporaryDirectory() as folder:
         if what == "flood":
-            print(json.dumps({"grown": anyio.run(flood, Path(folder), GIGABYTE)}))
+            print(json.dumps({"grown": anyio.run(flood, Path(folder), int(sys.argv[2]))}))
         elif what == "many":
             grown, at_once = anyio.run(many, Path(folder), int(sys.argv[2]))
             print(json.dumps({"grown": grown, "at_once": at_once}))

@@ -12,7 +12,7 @@ import pytest
 from tests.sim.mutants import MUTANTS
 from tests.sim.run import run_seed
 
-SEEDS, MORE = 200, 1600
+SEEDS, MORE = 100, 1600
 BLOCK = 100
 CAUGHT_WITHIN = 1_000
 

@@ -35,6 +35,7 @@ def ignored_by_uts46(character):
         return False
 
 
+@pytest.mark.slow
 def test_the_table_of_what_is_ignorable_is_unicodes():
     """UTS #46 maps to nothing what is ignorable, is assigned, and does no harm in a name; the rest is of category C."""
     assigned = {character for character in EVERY if unicodedata.category(character)[0] != "C"}

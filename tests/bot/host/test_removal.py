@@ -39,7 +39,7 @@ def without(tmp_path):
 
     def copied(*names: str):
         for package in ("bot", "threads", "transports"):
-            shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / package, tmp_path / package)
         for name in names:
             shutil.rmtree(tmp_path.joinpath(*BUILT_IN[name].package.split(".")))
 

@@ -50,8 +50,7 @@ def write(data, at: datetime) -> None:
     )
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
 async def test_nothing_of_these_pages_is_a_barrier_and_they_fit(tmp_path, scheme, width):
     from axe_playwright_python.async_playwright import Axe  # noqa: PLC0415
 

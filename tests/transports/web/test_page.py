@@ -251,8 +251,7 @@ async def test_the_keyboard_alone_is_enough(tmp_path):
         await expect(page.locator(".person .text").last).to_have_text("one\ntwo")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [380, 1200])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 380), ("dark", 1200)])
 async def test_nothing_of_the_page_is_a_barrier(tmp_path, scheme, width):
     from axe_playwright_python.async_playwright import Axe  # noqa: PLC0415
 
