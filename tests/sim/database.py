@@ -13,11 +13,13 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
 import anyio
 import psycopg
+from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict
 
 from bot.extensions.postgres import context, journal, session, store, worker, workspaces
@@ -403,6 +405,7 @@ class Connection:
     name: str
     began: datetime
     closed: bool = False
+    adapters: AdaptersMap = field(default_factory=partial(AdaptersMap, psycopg.adapters), repr=False)
     fileno: Callable[[], int] = field(default=lambda: SILENT, repr=False)
     channels: set[str] = field(default_factory=set)
     bells: list[str] = field(default_factory=list)

@@ -34,6 +34,9 @@ from .database import CHECKS, Database, Faults, clock
 from .loop import virtual_loop
 
 PLACES = ("sim1", "sim2", "sim3")
+START_S = 300.0
+"""Within so many seconds all workers have come up at first."""
+
 DRAIN_S = 2 * 3600.0
 CHANNELS = [ThreadId("fake", "W", channel, "") for channel in "CD"]
 THREADS = [replace(channel, root=str(number)) for channel in CHANNELS for number in range(3)]
@@ -106,8 +109,13 @@ class Workers:
         async with anyio.create_task_group() as tasks:
             for place in PLACES:
                 tasks.start_soon(self._live, place)
-            while len(self._cores) < len(PLACES):
-                await anyio.sleep(0.1)
+            with anyio.move_on_after(START_S) as starting:
+                while len(self._cores) < len(PLACES):
+                    await anyio.sleep(0.1)
+            if starting.cancelled_caught:
+                self.run.faults.append("start: not all workers come up")
+                tasks.cancel_scope.cancel()
+                return self.run
             async with anyio.create_task_group() as people:
                 people.start_soon(self._disturb)
                 for number in range(rng.randint(10, 40)):
