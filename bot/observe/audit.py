@@ -229,7 +229,16 @@ class Audit:
     ) -> AuditRecord:
         """Let a line wait behind those of earlier times, whichever thread it comes from."""
         with self._order:
-            record = self._record(kind, thread_id, message_id, author, details, correlation_id)
+            record = AuditRecord(
+                at=self._now().isoformat(timespec="milliseconds"),
+                kind=kind,
+                thread_id=thread_id,
+                message_id=message_id,
+                author=author,
+                details=dict(details),
+                correlation_id=correlation_id or turn_ids().get("correlation_id", ""),
+                worker=self._worker,
+            )
             self._waiting.append(record)
         self._listener(record)
         return record
@@ -238,26 +247,6 @@ class Audit:
         gone = set(map(id, records))
         with self._order:
             self._waiting = deque(record for record in self._waiting if id(record) not in gone)
-
-    def _record(
-        self,
-        kind: AuditKind,
-        thread_id: str,
-        message_id: str,
-        author: str,
-        details: Mapping[str, JsonValue],
-        correlation_id: str = "",
-    ) -> AuditRecord:
-        return AuditRecord(
-            at=self._now().isoformat(timespec="milliseconds"),
-            kind=kind,
-            thread_id=thread_id,
-            message_id=message_id,
-            author=author,
-            details=dict(details),
-            correlation_id=correlation_id or turn_ids().get("correlation_id", ""),
-            worker=self._worker,
-        )
 
 
 def _lines(records: Iterable[AuditRecord]) -> list[tuple[str, bytes]]:

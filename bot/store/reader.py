@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +22,6 @@ class Thread(Protocol):
     @property
     def path(self) -> Path:
         """The folder of its files on this machine."""
-        ...
 
     @property
     def changed_at(self) -> float: ...
@@ -46,53 +46,41 @@ class Reader(Protocol):
 
     def threads(self, transport: str = "") -> Sequence[Thread]:
         """Return the threads of one transport, or of all, most recently changed first."""
-        ...
 
     def find(self, wanted: str) -> Sequence[Thread]:
         """Return the thread with this id, or those whose id ends with it. A link to a message works too."""
-        ...
 
     def holding(self, pieces: Sequence[bytes]) -> Sequence[Thread]:
         """Return the threads whose history may contain one of these byte strings."""
-        ...
 
     def journal(self, having: Sequence[bytes] = (), thread: str = "") -> Iterator[bytes]:
         """Return the lines of the journal, of all threads or at least of that one."""
-        ...
 
     def log(self, thread: Thread, last: int | None = None, wait: Wait | None = None) -> Iterator[bytes]:
         """Return a thread's history, or at least that of its *last* messages."""
-        ...
 
     def count(self, thread: Thread) -> int:
         """Return how many messages its history has."""
-        ...
 
     def conversation(self, thread: Thread) -> Iterator[bytes]:
         """Return the lines of its conversation, archived ones first."""
-        ...
 
     def files(self, thread: Thread) -> Sequence[WorkspaceFile]:
         """Return the thread's files, by name."""
-        ...
 
     def copy_files(self, thread: Thread, target: Path) -> int:
         """Copy the thread's files below *target*, readable by their owner alone, and return how many."""
-        ...
 
     def spending(self, month: str = "", having: Sequence[bytes] = ()) -> Sequence[Iterable[bytes]]:
         """Return the lines of the ledger from a month on, in parts that are read one by one."""
-        ...
 
     def accounts(self) -> Iterable[Sequence[object]]:
         """Return the accounts: scope, key and the fields of a `bot.budget.budgets.Total`."""
-        ...
 
     def audit(
         self, since: str = "", having: Sequence[bytes] = (), wait: Wait | None = None
     ) -> Iterator[bytes]:
         """Return the lines of the audit from the day of *since* (UTC, ISO 8601) on."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +95,41 @@ class WorkerRow:
     connections: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What a shared store is to erase in one step: parts of threads by their ids, and settled ``messages`` by keys.
+
+    ``parts`` are "conversation", "log", "attachments" and "workspace". ``files`` are paths in a thread's workspace.
+    ``lines`` of histories, audit and ledger become others, or go with None; so do ``values``. ``accounts`` are scopes
+    and keys of sums. With ``until``, nothing is done if something was said in a thread after that.
+    """
+
+    parts: Mapping[str, Collection[str]]
+    messages: Collection[str] = ()
+    files: Mapping[str, Collection[str]] = field(default_factory=dict)
+    lines: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    values: Mapping[str, str | None] = field(default_factory=dict)
+    accounts: Collection[tuple[str, str]] = ()
+    until: datetime | None = None
+
+
 class SharedReader(Reader, Protocol):
-    """A reader of a store that many workers share."""
+    """A reader of a store that many workers share. It can also add a message, and erase."""
 
     def workers(self) -> Sequence[WorkerRow]:
         """Return all workers, also those that are gone and not yet cleared away."""
 
     def receive(self, incoming: Incoming) -> bool:
         """Make a message durable for whichever worker takes it up; False when its id is known already."""
-        ...
+
+    def quiet_threads(self, before: datetime) -> Sequence[tuple[str, datetime]]:
+        """Return the threads that nobody serves, with nothing owed, and since when: before that time."""
+
+    def sizes(self, thread: str) -> Mapping[str, tuple[int, int]]:
+        """Return how many pieces and bytes each part of a thread has, without those that have nothing."""
+
+    def values(self) -> Iterable[tuple[str, str]]:
+        """Return the small values and the texts of the memory, by the name that their file would have."""
+
+    def forget(self, forgotten: Forgotten) -> Sequence[str]:
+        """Erase all of it, or nothing: then the threads that are served, or owed something, are returned."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 
 from tests.crash.discord.stage import DISCORD
-from tests.crash.run import SCALE, Rounds, crash_run
+from tests.crash.run import ROOT, SCALE, Rounds, crash_run
 from tests.crash.slack.stage import SLACK
 from tests.crash.web.stage import WEB
 from tests.crash.workers import workers_run
@@ -50,6 +50,16 @@ def main() -> None:
         "--sleeps", type=int, default=10, help="over postgres: workers that stand still too long"
     )
     parser.add_argument("--crashes", type=int, default=10, help="over postgres: of the server")
+    parser.add_argument(
+        "--fail-over", action="store_true", help="over postgres: to a replica, in place of crashes"
+    )
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        action="append",
+        default=[],
+        help="over postgres: the checkout of another version",
+    )
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="threadfast-crash-"))
     rounds = Rounds(
@@ -77,6 +87,8 @@ def main() -> None:
             deaths=args.rounds,
             sleeps=args.sleeps,
             crashes=args.crashes,
+            fails_over=args.fail_over,
+            checkouts=[ROOT, *args.beside],
             seed=args.seed,
             mean_s=args.seconds_per_round,
             threads=args.threads,

@@ -216,14 +216,16 @@ class Child:
 
 
 @asynccontextmanager
-async def child(folder: Path, port: int, seed: int, *options: str, module: str) -> AsyncIterator[Child]:
-    """Start a bot process and make sure that it is gone afterwards."""
+async def child(
+    folder: Path, port: int, seed: int, *options: str, module: str, checkout: Path = ROOT
+) -> AsyncIterator[Child]:
+    """Start a bot process of a checkout and make sure that it is gone afterwards."""
     with (folder / "child.log").open("ab") as log:
         data = str(folder / "data")
         command = [sys.executable, "-m", module, "--data", data, "--port", str(port)]
         command += ["--seed", str(seed), *options]
         async with await anyio.open_process(
-            command, stdin=None, stderr=log, cwd=ROOT, env=environment()
+            command, stdin=None, stderr=log, cwd=checkout, env=environment()
         ) as process:
             one = Child(process)
             async with anyio.create_task_group() as tasks:

@@ -10,9 +10,11 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -20,7 +22,7 @@ import psycopg
 
 from bot.extensions.postgres.worker import LEASE_S
 from tests.crash.book import write_about
-from tests.crash.run import DRAIN_S, SCALE, START_S, Child, Report, Rounds, Stage, child, judge
+from tests.crash.run import DRAIN_S, ROOT, SCALE, START_S, Child, Report, Rounds, Stage, child, judge
 from tests.fakes.postgres import Server
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
@@ -28,6 +30,10 @@ from threads.store.data_folder import thread_folder
 ASLEEP_S = LEASE_S + 2.0
 """How long a worker stands still: longer than its lease."""
 
+SERVED_AGAIN_S = 15.0
+"""The longest that people may wait for the replica to serve them."""
+
+SETTLED = "SELECT count(*) FROM message WHERE settled IS NOT NULL"
 RECORDS = "SELECT received::text, started::text, intent::text, posted::text, settled::text FROM message ORDER BY seq"
 CONVERSATIONS = (
     "SELECT c.thread, c.generation = t.generation, c.line::text FROM context c JOIN thread t ON t.id = c.thread "
@@ -45,14 +51,26 @@ async def workers_run(
     sleeps: int,
     crashes: int,
     seed: int,
+    fails_over: bool = False,
+    checkouts: Sequence[Path] = (ROOT,),
     mean_s: float = 0.7,
     threads: int = 24,
     say: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Let *workers* die so often in all, stand still so often, and the server crash so often; drain, judge."""
+    """Let *workers* die so often in all, stand still so often, and the server crash so often; drain, judge.
+
+    In place of these crashes a server that *fails_over* dies once, and its synchronous replica takes over.
+    Each start of a worker is of one of these *checkouts*, as in a rolling upgrade and back.
+    """
     report, fate, began = Report(), random.Random(seed), time.monotonic()
-    with Server() as server:
+    with Server() as server, ExitStack() as stack:
+        replica = stack.enter_context(closing(Server(server))) if fails_over else None
+        if replica:
+            replica.replicate()
         dsn = server.new_database()
+        if replica:
+            both = f"host={server.folder},{replica.folder} target_session_attrs=read-write"
+            dsn = dsn.replace(f"host={server.folder}", both)
         platform = stage.place(folder, Rounds(deaths, seed, mean_s, threads=threads))
         write_about(folder, seed=seed)
         always = ["--waits", str(SCALE), "--store", dsn, *stage.options]
@@ -67,14 +85,19 @@ async def workers_run(
                 for number in range(workers):
                     place = folder / f"worker-{number}"
                     place.mkdir()
-                    start = partial(child, place, port, module=stage.child)
-                    lives.start_soon(_live, start, always, left, mean_s, fate, crashes, report, say)
-                if crashes:
+                    start = partial(_child, place, port, stage.child, fate, checkouts)
+                    lives.start_soon(
+                        _live, start, always, left, mean_s, fate, crashes or fails_over, report, say
+                    )
+                if replica:
+                    lives.start_soon(_fail_over, server, replica, dsn, fate, report)
+                elif crashes:
                     lives.start_soon(_crash_server, server, crashes, left, fate)
             platform.talking = False
             async with anyio.create_task_group() as last:
                 for number in range(workers):
-                    start = partial(child, folder / f"worker-{number}", port, module=stage.child)
+                    place = folder / f"worker-{number}"
+                    start = partial(_child, place, port, stage.child, fate, checkouts)
                     last.start_soon(_rest, start, always, fate)
                 with anyio.move_on_after(DRAIN_S):
                     await platform.until_settled()
@@ -87,12 +110,24 @@ async def workers_run(
         export(dsn, folder / "data")
     report.rounds, report.accepted, report.posts = deaths + sleeps, platform.accepted, platform.posted
     counts, violations = await judge(folder, f"{stage.judge}_workers")
-    report.counts = counts
+    report.counts |= counts
     report.violations += violations
     if not report.accepted:
         report.violations.append("empty: nobody was heard")
     report.seconds = time.monotonic() - began
     return report
+
+
+def _child(
+    folder: Path,
+    port: int,
+    module: str,
+    fate: random.Random,
+    checkouts: Sequence[Path],
+    seed: int,
+    *options: str,
+) -> AbstractAsyncContextManager[Child]:
+    return child(folder, port, seed, *options, module=module, checkout=fate.choice(checkouts))
 
 
 async def _live(
@@ -101,7 +136,7 @@ async def _live(
     left: list[str],
     mean_s: float,
     fate: random.Random,
-    crashes: int,
+    crashes: int | bool,
     report: Report,
     say: Callable[[str], None],
 ) -> None:
@@ -154,13 +189,28 @@ async def _crash_server(server: Server, times: int, left: list[str], fate: rando
         await anyio.to_thread.run_sync(server.start)
 
 
+async def _fail_over(server: Server, replica: Server, dsn: str, fate: random.Random, report: Report) -> None:
+    """Let the primary die and its replica take over, and note after how long a message is settled again."""
+    await anyio.sleep(fate.uniform(2, 5))
+    began = time.monotonic()
+    await anyio.to_thread.run_sync(server.crash)
+    await anyio.to_thread.run_sync(replica.promote)
+    [before] = await anyio.to_thread.run_sync(_rows, dsn, SETTLED)
+    with anyio.move_on_after(DRAIN_S):
+        while await anyio.to_thread.run_sync(_rows, dsn, SETTLED) == [before]:
+            await anyio.sleep(0.05)
+    report.counts["ms until served again"] = took = round((time.monotonic() - began) * 1000)
+    if took > SERVED_AGAIN_S * 1000:
+        report.violations.append(f"fail-over: served again after {took / 1000:.1f} s")
+
+
 async def _mirror(dsn: str, path: Path) -> None:
     """Append each record to a file as soon as the database has it: a chat platform of the run follows that."""
     written = set[str]()
     while True:
         await anyio.sleep(0.2)
         try:
-            rows = await anyio.to_thread.run_sync(_records, dsn)
+            rows = await anyio.to_thread.run_sync(_rows, dsn, RECORDS)
         except psycopg.OperationalError:  # the server has crashed
             continue
         new = [record for row in rows for record in row if record is not None and record not in written]
@@ -169,9 +219,9 @@ async def _mirror(dsn: str, path: Path) -> None:
             file.writelines(f"{record}\n" for record in new)
 
 
-def _records(dsn: str) -> list[tuple[str | None, ...]]:
+def _rows(dsn: str, statement: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(dsn) as connection:
-        return connection.execute(RECORDS).fetchall()
+        return connection.execute(statement.encode()).fetchall()
 
 
 def export(dsn: str, data: Path) -> None:

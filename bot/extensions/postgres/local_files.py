@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -98,6 +98,16 @@ def scan(root: Path, hashes: Hashes) -> tuple[dict[bytes, StoredFile], Hashes]:
             except (FileNotFoundError, PermissionError) as error:
                 log.warning("workspace.left_out: a file cannot be stored: %s", error)
     return files, fresh
+
+
+def keep_only(root: Path, kept: Collection[bytes]) -> None:
+    """Delete the files beneath *root* whose paths are not among those to keep. Blocking. Raises OSError."""
+    there = {
+        os.fsencode(Path(folder, name).relative_to(root).as_posix())
+        for folder, _, names in os.walk(root)
+        for name in names
+    }
+    remove(root, there.difference(kept))
 
 
 def _make_root(root: Path) -> None:

@@ -1,6 +1,7 @@
-"""Reads PostgreSQL for the operator's commands, beside the workers and from any machine; locks and changes nothing.
+"""Reads PostgreSQL for the operator's commands, beside the workers and from any machine, without a lock.
 
-Each method is one statement, or one for each look. Lines are the very bytes that the files of one machine would hold.
+Each method is one statement, or one for each look; only `receive` and `forget` change anything. Lines are the very
+bytes that the files of one machine would hold.
 """
 
 from __future__ import annotations
@@ -9,21 +10,23 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from bot.store.reader import Thread, Wait, WorkerRow, WorkspaceFile
+from bot.store.reader import Forgotten, Thread, Wait, WorkerRow, WorkspaceFile
 from threads.journal.records import Ledger, Received, record_adapter
 from threads.log import entry_adapter, log_entries
 from threads.model import Incoming, ThreadId
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.data_folder import thread_folder
 
+from .forgetting import QUIET, SIZES, TEXT, VALUES, forget
 from .journal import ANYBODY, KNOWN, NOTIFY
 from .local_files import NewFile, StoredFile
+from .memory import decode_text
 from .migrations import STEPS, schema_of
 from .session import SessionLost, address, outages
 from .worker import LEASE_S, LOCKS
@@ -244,6 +247,20 @@ class PostgresReader:
         for _, thread, owner in rows:
             self._rows(NOTIFY, ([ANYBODY if owner is None else f"w{owner}"], [thread]))
         return bool(rows[0][0])
+
+    def quiet_threads(self, before: datetime) -> list[tuple[str, datetime]]:
+        return [(thread, since) for thread, since in self._rows(QUIET, (before,))]
+
+    def sizes(self, thread: str) -> dict[str, tuple[int, int]]:
+        return {part: (count, size) for part, count, size in self._rows(SIZES, {"thread": thread})}
+
+    def values(self) -> Iterator[tuple[str, str]]:
+        for name, body in self._rows(VALUES):
+            yield name, decode_text(body) if name.endswith(TEXT) else body
+
+    def forget(self, forgotten: Forgotten) -> list[str]:
+        with outages():
+            return forget(self._connection, forgotten)
 
     def _wait_for_server(self, error: SessionLost, wait: Wait | None) -> None:
         """Wait, and connect again if the server is back.

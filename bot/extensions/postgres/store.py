@@ -12,6 +12,7 @@ from zlib import crc32
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from bot.agent.prompt.memory import memory_paths
 from bot.ports.config_error import ConfigInvalid
 from bot.store.restored_answers import Restored
 from threads.delivery import retry_until_stored
@@ -79,6 +80,8 @@ RECENT = (
     "SELECT id FROM thread WHERE starts_with(id, %s) AND changed_at > clock_timestamp() - %s * interval '1s' "
     "ORDER BY changed_at DESC LIMIT %s"
 )
+
+FORGET = "SELECT forget_parts(%s, %s, %s, '{conversation,log,attachments,workspace}', NULL)"
 
 
 class MessageRows:
@@ -163,14 +166,15 @@ class PostgresStore:
         tasks.start_soon(self._collect)
 
     async def _collect(self) -> None:
-        """Delete file content that no list names, and rates that nobody uses, at intervals."""
+        """Delete file content that no list names, copies of it here, and rates that nobody uses, at intervals."""
         while True:
-            await anyio.sleep(COLLECT_EVERY_S)
             try:
                 await self._workspaces.collect()
+                await self._workspaces.drop_forgotten(self._data)
                 await self._rates.rows(COLLECT_BUCKETS)
             except OSError as error:
                 log.warning("worker.not_collected: %s", error)
+            await anyio.sleep(COLLECT_EVERY_S)
 
     async def abort(self) -> None:
         """Close all connections, as the end of the process would."""
@@ -216,6 +220,18 @@ class PostgresStore:
     async def keep_workspace(self, thread: ThreadId) -> None:
         root = thread_folder(self._data, thread) / "workspace"
         await retry_until_stored(partial(self._workspaces.save, str(thread), root))
+
+    async def forget(self, thread: ThreadId) -> None:
+        """Erase all that is settled in a thread that this worker serves. Raises `StoreUnavailable`."""
+        try:
+            own = [str(thread)], [str(memory_paths(thread)["thread"])]
+            left = await self._reader.rows(FORGET, (self.worker.number, *own))
+        except OSError as error:
+            raise StoreUnavailable(str(error)) from error
+        if left:
+            raise StoreUnavailable(f"{thread} is another worker's by now")
+        self.journal.ledger.forget_texts(thread)
+        self._workspaces.forget(str(thread))
 
     @property
     def workers(self) -> int:

@@ -17,9 +17,10 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from bot.reports.files import FileReader
 from threads.errors import Fenced, StoreUnavailable
 
-from .local_files import Hashes, NewFile, StoredFile, read_parts, remove, scan
+from .local_files import Hashes, NewFile, StoredFile, keep_only, read_parts, remove, scan
 from .session import DatabaseSession, Pool
 
 TRIES = 3
@@ -32,6 +33,11 @@ PUT = "INSERT INTO blob (sha, data) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 GET = "SELECT data FROM blob WHERE sha = %s"
 REPLACE = "SELECT * FROM replace_files(%s, %s, %s, %s, %s, %s, %s)"
 COLLECT = "SELECT collect_blobs()"
+NOT_SERVED = (
+    "SELECT g.id, array_remove(array_agg(DISTINCT f.path), NULL) FROM unnest(%s::text[]) g (id) "
+    "LEFT JOIN thread t ON t.id = g.id LEFT JOIN file f ON f.thread = g.id "
+    "WHERE t.owner IS NULL AND COALESCE(t.files_stored, true) GROUP BY g.id"
+)
 
 
 @dataclass(slots=True)
@@ -87,6 +93,19 @@ class Workspaces:
     async def collect(self) -> None:
         """Delete content that no list has named for an hour. Raises OSError."""
         await self._session.rows(COLLECT)
+
+    async def drop_forgotten(self, data: Path) -> None:
+        """Delete copies below the data folder *data* of files that no list has any more. Raises OSError."""
+        found = await anyio.to_thread.run_sync(FileReader(data).threads)
+        roots = {folder.name: folder.path / "workspace" for folder in found}
+        async with self._busy:
+            for thread, paths in await self._session.rows(NOT_SERVED, (list(roots),)):
+                self._folders.pop(thread, None)
+                await anyio.to_thread.run_sync(keep_only, roots[thread], paths)
+
+    def forget(self, thread: str) -> None:
+        """Read the list of a thread's files again before they are used."""
+        self._folders.pop(thread, None)
 
     async def _restore(self, stored: dict[bytes, StoredFile], root: Path, hashes: Hashes) -> Hashes:
         local, hashes = await anyio.to_thread.run_sync(scan, root, hashes)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,16 @@ from bot.host.invocation import data_option, fail, json_option, load, print_json
 
 if TYPE_CHECKING:
     from bot.config.load import Loaded
+    from bot.extensions.retention.due import Step
+    from bot.extensions.retention.forgotten import Receipt
+    from bot.extensions.retention.settings import Retention
+    from bot.extensions.retention.whom import Whom
 
 STAYS = (
     "What was posted in the chat, and in backups: delete those that were made before. What others quoted of it. "
     "Folders named before-restore-… in the data folder: delete them too."
 )
-NO_FILES = "The settings keep everything in {kind}; this works for a data folder of files only."
+AT_WORK = "{name} is at work on this store. Stop all workers first, or say /forget in the thread"
 
 
 @click.command()
@@ -35,10 +39,10 @@ def retention(settings_file: Path | None, data: Path | None, dry_run: bool, as_j
 
     from rich.filesize import decimal
 
-    from bot.extensions.retention.due import steps
     from bot.extensions.retention.settings import RETENTION
 
-    settings = _of_files(load(settings_file, data, only_looks=True)).settings
+    loaded = load(settings_file, data, only_looks=True)
+    settings = loaded.settings
     if not dry_run:
         refuse(
             "The running bot forgets what is due by itself. See what that is with: threadfast retention --dry-run"
@@ -48,11 +52,11 @@ def retention(settings_file: Path | None, data: Path | None, dry_run: bool, as_j
         refuse("Nothing is ever forgotten: settings.json has no `retention`. See docs/settings.md.")
     found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     try:
-        for step in steps(settings.data, rules, datetime.now(UTC)):
+        for step in _due(loaded, rules):
             found[step.kind][0] += step.count
             found[step.kind][1] += step.bytes
     except OSError as error:
-        fail(f"{error.filename or settings.data}: {error.strerror}")
+        fail(f"{error.filename or settings.data}: {error.strerror or error}")
     if as_json:
         print_json({kind: {"count": count, "bytes": size} for kind, (count, size) in found.items()})
         return
@@ -82,25 +86,24 @@ def forget(
     import anyio
 
     from bot.extensions.retention.forget import StillOpen
-    from bot.extensions.retention.forget import forget as take
     from bot.extensions.retention.whom import Whom
     from bot.store.data_version import prepare
     from threads.errors import BotError
     from threads.store.data_folder import FolderTaken, lock_data_folder
-    from threads.store.disk import PosixDisk
 
     if bool(person) == bool(thread):
         raise click.UsageError("name either --person ID or --thread ID")
     if thread and thread.count(":") < len(("transport", "workspace", "channel")):
         raise click.UsageError("--thread needs a whole id, as `threadfast threads list` shows it")
-    folder = _of_files(load(settings_file, data)).settings.data
+    loaded = load(settings_file, data)
+    folder = loaded.settings.data
     whom = Whom(person=person, thread=thread)
     if not yes:
         click.confirm(f"Erase all that is kept of the {whom.name}? It cannot be taken back", abort=True)
     try:
         with lock_data_folder(folder):
             prepare(folder)
-            receipt = anyio.run(partial(take, folder, whom, PosixDisk(), lambda: datetime.now(UTC)))
+            receipt = anyio.run(_forget, loaded, whom)
     except FolderTaken as error:
         refuse(f"{error}. Stop it first, or say /forget in the thread")
     except StillOpen as error:
@@ -130,8 +133,6 @@ def forget(
 @json_option
 def export(folder: Path, settings_file: Path | None, data: Path | None, person: str, as_json: bool) -> None:
     """Write what is kept of a person into the new FOLDER: their messages, the answers, and their files."""
-    from contextlib import closing
-
     from bot.extensions.retention.export import export as write
     from bot.extensions.retention.whom import counted
     from bot.host.store_reader import open_reader
@@ -150,8 +151,39 @@ def export(folder: Path, settings_file: Path | None, data: Path | None, person: 
         click.echo(f"{folder}: {counted(messages, files)} of {person}. Only you can read it.")
 
 
-def _of_files(loaded: Loaded) -> Loaded:
-    """Refuse a store that is no data folder."""
-    if (kind := loaded.settings.store.kind) != "files":
-        refuse(NO_FILES.format(kind=kind))
-    return loaded
+def _due(loaded: Loaded, rules: Retention) -> list[Step]:
+    """Return what is due in whatever store the settings name. Raises OSError."""
+    from bot.extensions.retention.due import shared_steps, steps
+    from bot.host.store_reader import open_shared
+
+    now, reader = datetime.now(UTC), open_shared(loaded.settings, loaded.environ)
+    if reader is None:
+        return [*steps(loaded.settings.data, rules, now)]
+    with closing(reader):
+        return [*shared_steps(reader, rules, now)]
+
+
+async def _forget(loaded: Loaded, whom: Whom) -> Receipt:
+    """Forget them in whatever store the settings name. Raises `BotError` and OSError."""
+    import anyio.to_thread
+
+    from bot.extensions.retention.forget import forget
+    from bot.extensions.retention.forget_shared import forget_shared
+    from bot.extensions.retention.forgotten import NAME, ForgottenFile, note, open_list
+    from bot.host.extension import store_kind
+    from threads.store.disk import PosixDisk
+
+    folder, disk, now = loaded.settings.data, PosixDisk(), lambda: datetime.now(UTC)
+    kind = store_kind(loaded.settings)
+    if kind is None:
+        return await forget(folder, whom, disk, now)
+    with closing(kind.read(loaded.settings, loaded.environ)) as reader:
+        for worker in reader.workers():
+            if worker.alive:
+                refuse(AT_WORK.format(name=worker.name))
+        receipt = await anyio.to_thread.run_sync(forget_shared, reader, whom, now)
+    receipts = {whom.name: receipt}
+    async with kind.states(loaded.settings, loaded.environ) as states:
+        await note(await states.open(NAME, ForgottenFile()), receipts)
+    await note(await open_list(disk, folder, anyio.to_thread.run_sync), receipts)
+    return receipt

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,9 +22,7 @@ from bot.extensions.retention.settings import Retention
 from bot.extensions.retention.thread_parts import (
     PARTS,
     Part,
-    ThreadFolder,
     files_in,
-    quiet_since,
     size_of,
     thread_folders,
 )
@@ -32,36 +30,39 @@ from bot.reports.dead_letters import dead_letters
 from bot.reports.files import FileReader
 from bot.reports.line_reader import Damage
 from bot.reports.thread import journal
-from bot.store.reader import Reader
+from bot.store.reader import Reader, SharedReader
 from threads.journal.records import Received, Settled
 from threads.model import ThreadId
+
+DEAD_LETTERS = "dead letters"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One thing to forget: how many ``count`` it is of its ``kind``, and how many bytes.
 
-    ``folder`` is that of a thread; ``path`` is the file of another kind, and ``ids`` are messages.
+    The kind of a part of a thread is the name of that part; nothing was said there since ``quiet_since``. ``path`` is
+    a file of another kind, and ``ids`` are messages.
     """
 
     kind: str
     count: int
     bytes: int
-    folder: ThreadFolder | None = None
-    part: Part | None = None
+    thread: ThreadId | None = None
+    quiet_since: datetime | None = None
     path: Path = Path()
     ids: frozenset[str] = frozenset()
 
 
 def steps(data: Path, rules: Retention, now: datetime) -> Iterator[Step]:
-    """Return what is due, thread by thread. Blocking. Raises OSError."""
+    """Return what is due in a data folder, thread by thread. Blocking. Raises OSError."""
     reader = FileReader(data)
-    is_open = open_in(data, reader)
+    is_open = open_in(reader, lambda name: content(data / f"{name}.json"))
     for folder in thread_folders(data):
-        if str(folder.thread) not in is_open:
-            yield from _of_thread(folder, rules, now)
-    if rules.dead_letters_days:
-        yield from _dead_letters(reader, is_open, now - timedelta(days=rules.dead_letters_days))
+        for part in _due(folder.thread, now - folder.quiet_since, rules, is_open):
+            if files := files_in(folder.path, part):
+                yield Step(part, len(files), size_of(files), folder.thread, folder.quiet_since)
+    yield from _dead_letters(reader, is_open, rules, now)
     if rules.audit_days:
         last = (now - timedelta(days=rules.audit_days)).date().isoformat()
         for path in sorted((data / "audit").glob("????-??-??.jsonl*")):
@@ -71,24 +72,38 @@ def steps(data: Path, rules: Retention, now: datetime) -> Iterator[Step]:
         yield from _spending(data / "usage", now - timedelta(days=rules.spending_days))
 
 
-def _of_thread(folder: ThreadFolder, rules: Retention, now: datetime) -> Iterator[Step]:
-    kept, age = rules.of(folder.thread), now - folder.quiet_since
-    for part in PARTS:
-        days = getattr(kept, f"{part}_days")
-        if days is not None and age >= timedelta(days=days) and (files := files_in(folder.path, part)):
-            yield Step(part, len(files), size_of(files), folder, part)
+def shared_steps(reader: SharedReader, rules: Retention, now: datetime) -> Iterator[Step]:
+    """Return what is due in a store that many workers share. Blocking. Raises OSError."""
+    values = dict(reader.values())
+    is_open = open_in(reader, lambda name: values.get(name, "").encode())
+    for name, since in reader.quiet_threads(now - timedelta(days=1)):
+        thread = ThreadId.parse(name)
+        if due := _due(thread, now - since, rules, is_open):
+            sizes = reader.sizes(name)
+            for part in due:
+                if part in sizes:
+                    yield Step(part, *sizes[part], thread, since)
+    yield from _dead_letters(reader, is_open, rules, now)
 
 
-def _dead_letters(reader: FileReader, is_open: Collection[str], before: datetime) -> Iterator[Step]:
-    old: dict[str, list[str]] = {}
+def _due(thread: ThreadId, age: timedelta, rules: Retention, is_open: Collection[str]) -> list[Part]:
+    """Return the parts of a thread that are due; none while something is open in it."""
+    kept = rules.of(thread)
+    days = {part: getattr(kept, f"{part}_days") for part in PARTS if str(thread) not in is_open}
+    return [part for part, most in days.items() if most is not None and age >= timedelta(days=most)]
+
+
+def _dead_letters(
+    reader: Reader, is_open: Collection[str], rules: Retention, now: datetime
+) -> Iterator[Step]:
+    if not rules.dead_letters_days:
+        return
+    old, before = dict[str, list[str]](), now - timedelta(days=rules.dead_letters_days)
     for letter in dead_letters(reader):
         if letter.thread_id not in is_open and datetime.fromisoformat(letter.at) < before:
             old.setdefault(letter.thread_id, []).append(letter.message_id)
     for name, ids in old.items():
-        thread = ThreadId.parse(name)
-        for found in reader.find(name):
-            folder = ThreadFolder(thread, found.path, quiet_since(found.path))
-            yield Step("dead letters", len(ids), 0, folder, ids=frozenset(ids))
+        yield Step(DEAD_LETTERS, len(ids), 0, ThreadId.parse(name), ids=frozenset(ids))
 
 
 def _spending(folder: Path, before: datetime) -> Iterator[Step]:
@@ -105,32 +120,47 @@ def _single_calls(path: Path) -> int:
         return sum(b'"turn":"' in line and b'"turn":""' not in line for line in file)
 
 
-def open_in(data: Path, reader: Reader) -> frozenset[str]:
-    """Return the threads with a message without an outcome, an open question, or a schedule. Raises OSError."""
-    owed: dict[tuple[str, str], str] = {}
+def open_in(reader: Reader, value_of: Callable[[str], bytes]) -> frozenset[str]:
+    """Return the threads with a message without an outcome, an open question, or a schedule. Raises OSError.
+
+    *value_of* returns a small value's JSON by its name; one that is missing is blank.
+    """
+    asked = [
+        one["thread_id"]
+        for name in ("approvals", "questions")
+        for one in _members(value_of(name), "asked")
+        if one.get("state") == "open"
+    ]
+    scheduled = [one["thread"] for one in _members(value_of("schedules"), "schedules")]
+    return frozenset([*(one.thread_id for one in owed(reader)), *asked, *scheduled])
+
+
+def owed(reader: Reader) -> list[Received]:
+    """Return the messages without an outcome. Raises OSError."""
+    found: dict[tuple[str, str], Received] = {}
     for record in journal(reader, Damage()):
         match record:
             case Received():
-                owed[record.thread_id, record.message_id] = record.thread_id
+                found[record.thread_id, record.message_id] = record
             case Settled():
-                owed.pop((record.thread_id, record.message_id), None)
+                found.pop((record.thread_id, record.message_id), None)
             case _:
                 pass
-    asked = [
-        one["thread_id"]
-        for name in ("approvals.json", "questions.json")
-        for one in _members(data / name, "asked")
-        if one.get("state") == "open"
-    ]
-    return frozenset(
-        [*owed.values(), *asked, *(one["thread"] for one in _members(data / "schedules.json", "schedules"))]
-    )
+    return [*found.values()]
 
 
-def _members(path: Path, field: str) -> Sequence[dict[str, str]]:
-    """Return the members of a field of a small state; a file that is missing or damaged has none."""
+def content(path: Path) -> bytes:
+    """Return a file's content, blank if there is none. Blocking. Raises OSError."""
     try:
-        found = from_json(path.read_bytes())[field]
-    except (FileNotFoundError, ValueError, KeyError):
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _members(content: bytes, field: str) -> Sequence[dict[str, str]]:
+    """Return the members of a field of a small value; one that is missing or damaged has none."""
+    try:
+        found = from_json(content)[field]
+    except (ValueError, KeyError):
         return ()
     return [*(found.values() if isinstance(found, dict) else found)]

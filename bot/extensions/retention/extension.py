@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from bot.config.settings import Settings
 from bot.extensions.retention.settings import RETENTION
 from bot.host.extension import Extension, Host, Running, ThreadCommand
 
@@ -14,41 +13,36 @@ COMMAND = ThreadCommand(
     "forget",
     "/forget",
     "erase what I keep of this thread, after a question",
-    off="I cannot forget single threads here: my store is not a folder of files.",
+    off="I cannot forget threads now.",
 )
-
-FILES_ONLY = "retention: works for a data folder of files only; the store of these settings keeps everything."
 
 
 @asynccontextmanager
 async def _open(host: Host) -> AsyncIterator[Running | None]:
-    if host.settings.store.kind != "files":
-        yield None
-        return
     import anyio  # noqa: PLC0415
 
-    from bot.extensions.retention.forget_again import forget_again  # noqa: PLC0415
-    from bot.extensions.retention.forgotten import NAME, ForgottenFile  # noqa: PLC0415
+    from bot.extensions.retention.forget_again import forget_again, forget_again_together  # noqa: PLC0415
+    from bot.extensions.retention.forgotten import FILES, NAME, ForgottenFile  # noqa: PLC0415
+    from bot.extensions.retention.kept import KeptFiles, KeptTogether  # noqa: PLC0415
     from bot.extensions.retention.sweep import Sweep  # noqa: PLC0415
     from bot.extensions.retention.thread_command import obey  # noqa: PLC0415
 
-    await forget_again(host)
-    rules = RETENTION.of(host.settings)
+    is_of_files = host.settings.store.kind == FILES
+    if is_of_files:
+        await forget_again(host)  # before the list is read: it may get longer
     forgotten = await host.states.open(NAME, ForgottenFile())
+    if not is_of_files:
+        await forget_again_together(host, forgotten)
+    rules = RETENTION.of(host.settings)
     running = Running(obey={COMMAND.name: partial(obey, host, forgotten)})
     if rules is None:
         yield running
         return
-    sweep = Sweep(host, rules)
+    sweep = Sweep(host, KeptFiles(host) if is_of_files else KeptTogether(host), rules)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(sweep.run)
         yield Running(obey=running.obey, receiving=sweep.receiving)
         tasks.cancel_scope.cancel()
-
-
-def _warnings(settings: Settings) -> Iterable[str]:
-    if RETENTION.of(settings) and settings.store.kind != "files":
-        yield FILES_ONLY
 
 
 extension = Extension(
@@ -58,5 +52,4 @@ extension = Extension(
     settings=(RETENTION,),
     thread_commands=(COMMAND,),
     open=_open,
-    warnings=_warnings,
 )

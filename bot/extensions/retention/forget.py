@@ -18,33 +18,27 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import anyio
 from pydantic_core import from_json, to_json
 
 from bot.agent.prompt.memory_lines import parse_notes, to_text
 from bot.budget.ledger import names_in, parts
-from bot.extensions.retention.due import open_in
+from bot.extensions.retention.due import content, open_in, owed
 from bot.extensions.retention.forgotten import Receipt, note, open_list
 from bot.extensions.retention.rewritten_lines import drop_audit, drop_messages, drop_names
-from bot.extensions.retention.thread_parts import (
-    ATTACHMENTS,
-    PARTS,
-    ThreadFolder,
-    count_files,
-    erase,
-    thread_folders,
-)
+from bot.extensions.retention.thread_parts import ATTACHMENTS, PARTS, count_files, erase, thread_folders
 from bot.extensions.retention.whom import Whom
 from bot.observe.audit import AuditRecord
 from bot.reports.files import FileReader, Folder
 from bot.reports.line_reader import Damage
 from bot.reports.thread import entries
+from bot.store.reader import Reader, Thread
 from threads.errors import BotError
 from threads.journal.journal import FileJournal
 from threads.journal.ports import NullTaker
@@ -55,8 +49,10 @@ from threads.store.data_folder import plain
 from threads.store.disk import Disk, replace_file
 from transports.base.transport import CONSOLE_USER
 
-NOT_PRUNED = ("schema.json", "moved.json", "restored.json", "forgotten.json", "servers.json", "mcp.json")
+NOT_PRUNED = ("schema", "moved", "restored", "forgotten", "servers", "mcp")
 """Small values without a name of a person or a thread."""
+
+SMALL_VALUES = "small values"
 
 
 class StillOpen(BotError):
@@ -71,10 +67,11 @@ async def forget(
     *is_open_elsewhere*: the newest file of the ledger is in use, and stays as it is. Raises `StillOpen` and OSError.
     """
     found = await anyio.to_thread.run_sync(_threads_of, data, whom)
-    whole = {str(one.folder.thread) for one in found if one.is_whole}
-    whom = whom.with_threads(whole | {*filter(None, [whom.thread])})
+    whom = whom.with_threads(
+        {str(one.thread) for one in found if one.is_whole} | {*filter(None, [whom.thread])}
+    )
     took = await anyio.to_thread.run_sync(partial(_forget_names, data, whom, disk, is_open_elsewhere))
-    await _forget_in_journal(data, [one.folder.thread for one in found], disk, now)
+    await _forget_in_journal(data, [one.thread for one in found], disk, now)
     for one in found:  # last: after a kill they are found again
         took += await anyio.to_thread.run_sync(_forget_thread, one, disk)
     receipt = Receipt(at=now(), took=dict(took))
@@ -83,33 +80,51 @@ async def forget(
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
     """A thread in which there is something to forget: all of it, or the messages ``theirs``."""
 
-    folder: ThreadFolder
+    thread: ThreadId
+    place: Thread
     is_whole: bool
     theirs: Sequence[LogEntry]
 
+    def is_their_file(self, path: str) -> bool:
+        """Return whether a file of the workspace came with one of the messages, or was made of one that did."""
+        # A file's text and its small picture have names that begin with its own.
+        named = (
+            PurePath(one).name
+            for entry in self.theirs
+            for one in paths(entry.message_id, [name for name, _ in entry.files])
+        )
+        return PurePath(path).parts[0] == ATTACHMENTS and PurePath(path).name.startswith(tuple(named))
 
-def _threads_of(data: Path, whom: Whom) -> list[_Found]:
-    """Return the threads in which there is something to forget. Raises `StillOpen`."""
-    reader, found = FileReader(data), list[_Found]()
-    for folder in thread_folders(data):
-        log = entries(reader, Folder(folder.path), Damage())
-        said = [entry for entry in log if entry.kind == "message"]
+
+def find_threads(
+    reader: Reader, threads: Iterable[tuple[ThreadId, Thread]], whom: Whom, is_open: Collection[str]
+) -> list[Found]:
+    """Return the threads in which there is something to forget. Raises `StillOpen` and OSError."""
+    found = list[Found]()
+    for thread, place in threads:
+        said = [entry for entry in entries(reader, place, Damage()) if entry.kind == "message"]
         theirs = [entry for entry in said if whom.person and entry.author == whom.person]
-        is_whole = whom.has_thread(folder.thread, {entry.author for entry in said})
+        is_whole = whom.has_thread(thread, {entry.author for entry in said})
         if is_whole or theirs:
-            found.append(_Found(folder, is_whole, theirs))
-    names = {str(one.folder.thread) for one in found}
-    if still := sorted(names & open_in(data, reader)):
+            found.append(Found(thread, place, is_whole, theirs))
+    waiting = {one.thread_id for one in owed(reader) if whom.person and one.author.id == whom.person}
+    if still := sorted(({str(one.thread) for one in found} & {*is_open}) | waiting):
         raise StillOpen(f"a message, a question or a schedule is open in {', '.join(still[:5])}")
     return found
 
 
-def _forget_thread(found: _Found, disk: Disk) -> Counter[str]:
+def _threads_of(data: Path, whom: Whom) -> list[Found]:
+    reader = FileReader(data)
+    threads = ((folder.thread, Folder(folder.path)) for folder in thread_folders(data))
+    return find_threads(reader, threads, whom, open_in(reader, lambda name: content(data / f"{name}.json")))
+
+
+def _forget_thread(found: Found, disk: Disk) -> Counter[str]:
     """Erase a thread, or what a person said in it. Returns how many of what that was."""
-    path, took = found.folder.path, Counter(messages=len(found.theirs))
+    path, took = found.place.path, Counter(messages=len(found.theirs))
     if found.is_whole:
         took["threads"] += 1
         took["files"] += count_files(path)
@@ -117,12 +132,11 @@ def _forget_thread(found: _Found, disk: Disk) -> Counter[str]:
         shutil.rmtree(path, ignore_errors=True)
         return took
     erase(disk, path, ["conversation"])
-    for entry in found.theirs:
-        for name in paths(entry.message_id, [name for name, _ in entry.files]):
-            # Its text and its small picture have names that begin with its own.
-            for file in (path / "workspace" / ATTACHMENTS).rglob(f"{Path(name).name}*"):
-                file.unlink()
-                took["files"] += 1
+    workspace = path / "workspace"
+    for file in [*(workspace / ATTACHMENTS).rglob("*")]:
+        if not file.is_dir() and found.is_their_file(str(file.relative_to(workspace))):
+            file.unlink()
+            took["files"] += 1
     drop_messages(disk, path / "log.jsonl", {entry.message_id for entry in found.theirs})
     (path / "log.jsonl.broken").unlink(missing_ok=True)
     return took
@@ -149,7 +163,7 @@ def _forget_names(data: Path, whom: Whom, disk: Disk, is_open_elsewhere: bool) -
     """Take them out of everything but the threads and the journal. Returns how many of what that was."""
     took = Counter[str]()
     for path in sorted((data / "audit").glob("????-??-??.jsonl")):
-        drops = partial(_names_them, whom)
+        drops = partial(names_them, whom)
         took["lines of the audit"] += drop_audit(disk, path, drops)
         path.with_name(f"{path.name}.broken").unlink(missing_ok=True)
     found = parts(names_in(data / "usage"))
@@ -159,43 +173,51 @@ def _forget_names(data: Path, whom: Whom, disk: Disk, is_open_elsewhere: bool) -
         data / "MEMORY.md",
         *sorted((data / "channels").glob("*/*/MEMORY.md")),
         *sorted((data / "threads").glob("*/*/MEMORY.md")),
+        *sorted(data.glob("*.json")),
     ):
-        took["notes"] += _forget_notes(disk, path, plain(whom.person) if whom.person else "")
-    for path in sorted(data.glob("*.json")):
-        if path.name not in NOT_PRUNED and not path.name.endswith(("-marks.json", "-commands.json")):
-            took["small values"] += _prune(disk, path, whom)
+        if path.is_file():
+            took += _rewrite(disk, path, whom)
     for path in _own_places(data, whom):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
     return took
 
 
-def _names_them(whom: Whom, record: AuditRecord) -> bool:
-    return whom.is_named(record.author or "-") or whom.is_named(record.thread_id or "-")
-
-
-def _forget_notes(disk: Disk, path: Path, by: str) -> int:
-    if not by or not path.is_file():
-        return 0
-    notes = parse_notes(path.read_text("utf-8", "surrogateescape"))
-    kept = [one for one in notes if one.by != by]
-    if len(kept) < len(notes):
-        replace_file(disk, path, to_text(kept).encode("utf-8", "surrogateescape"))
-    return len(notes) - len(kept)
-
-
-def _prune(disk: Disk, path: Path, whom: Whom) -> int:
-    """Take what names them out of a small value. Returns 1 if that changed it."""
-    if whom.person and path.name == f"web-threads-{whom.person}.json":
+def _rewrite(disk: Disk, path: Path, whom: Whom) -> Counter[str]:
+    before = path.read_text("utf-8", "surrogateescape")
+    after, took = without_them(path.name.removesuffix(".json"), before, whom)
+    if after is None:
         path.unlink()
-        return 1
+    elif after != before:
+        replace_file(disk, path, after.encode("utf-8", "surrogateescape"))
+    return took
+
+
+def without_them(name: str, before: str, whom: Whom) -> tuple[str | None, Counter[str]]:
+    """Return a text of the memory or a small value without them, and how many of what went.
+
+    It is None if it is all theirs.
+    """
+    if name.endswith("MEMORY.md"):
+        notes = parse_notes(before) if whom.person else []
+        kept = [one for one in notes if one.by != plain(whom.person)]
+        return (to_text(kept) if len(kept) < len(notes) else before), Counter(notes=len(notes) - len(kept))
+    if whom.person and name == f"web-threads-{whom.person}":
+        return None, Counter({SMALL_VALUES: 1})
+    if name in NOT_PRUNED or name.endswith(("-marks", "-commands")):
+        return before, Counter()
     try:
-        before = from_json(path.read_bytes())
+        value = from_json(before)
     except ValueError:
-        return 0  # it is damaged, and is set aside at the next start
-    after = whom.out_of(before) if isinstance(before, dict) else before
-    if after != before:
-        replace_file(disk, path, to_json(after))
-    return int(after != before)
+        return before, Counter()  # it is damaged, and is set aside at the next start
+    pruned = whom.out_of(value) if isinstance(value, dict) else value
+    return (to_json(pruned).decode() if pruned != value else before), Counter(
+        {SMALL_VALUES: int(pruned != value)}
+    )
+
+
+def names_them(whom: Whom, record: AuditRecord) -> bool:
+    """Return whether a line of the audit is theirs."""
+    return whom.is_named(record.author or "-") or whom.is_named(record.thread_id or "-")
 
 
 def _own_places(data: Path, whom: Whom) -> list[Path]:

@@ -1,7 +1,8 @@
 """forgotten.json: which people and threads were forgotten, and when. It holds ids and numbers, and no content.
 
 After a restore of an older backup they are there again, so each that was forgotten after that backup is forgotten
-once more. The list itself is put aside by the restore: the newest one that was put aside counts.
+once more. The list itself is put aside by the restore: the newest one that was put aside counts. A store of many
+workers has the list, and each worker a copy of it in its data folder: what only the copy has was forgotten later.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from threads.store.disk import Disk, Offload
 from threads.store.json_file import JsonFiles, JsonState, State
 
 NAME = "forgotten"
+FILES = "files"
+"""The kind of a store that is the data folder."""
 
 
 class Receipt(BaseModel):
@@ -55,3 +58,18 @@ async def came_back(disk: Disk, data: Path, offload: Offload, restored: Restored
     if known != state.value.receipts:
         await note(state, known)
     return [name for name, one in known.items() if restored.backup_at <= one.at < restored.restored_at]
+
+
+async def missing_from(listed: State[ForgottenFile], copy: State[ForgottenFile]) -> dict[str, Receipt]:
+    """Return what only the copy of the list has, or has from later; the copy has all of the list from now on.
+
+    Raises as `note`.
+    """
+    later = {
+        name: one
+        for name, one in copy.value.receipts.items()
+        if name not in listed.value.receipts or listed.value.receipts[name].at < one.at
+    }
+    if {**listed.value.receipts, **later} != copy.value.receipts:
+        await note(copy, {**listed.value.receipts, **later})
+    return later

@@ -100,28 +100,29 @@ def drop_names(disk: Disk, path: Path, is_theirs: Callable[[str], bool]) -> int:
     """
     changed = 0
 
-    def blank(call: Call) -> Call:
-        return nobodys(call) if any(map(is_theirs, (call.user, call.thread_id, call.turn))) else call
-
     def without(records: list[Record]) -> list[Record]:
         nonlocal changed
-        kept = list[Record]()
-        for one in records:
-            new: Record | None = one
-            match one:
-                case Commit() | Reserve():
-                    new = replace(one, call=blank(one.call))
-                case Grant() | Warned() if is_theirs(one.key.rpartition(" ")[2]):
-                    new = None
-                case Carried():
-                    rows = [row for row in one.rows if not is_theirs(row[1].rpartition(" ")[2])]
-                    calls = [replace(made, call=blank(made.call)) for made in one.open]
-                    new = replace(one, rows=rows, open=calls)
-                case _:
-                    pass
-            changed += new != one
-            kept += [new] if new else []
-        return kept
+        found = [(one, without_name(one, is_theirs)) for one in records]
+        changed += sum(one != new for one, new in found)
+        return [new for _, new in found if new]
 
     rewrite(disk, path, spending_adapter(), without)
     return changed
+
+
+def without_name(one: Record, is_theirs: Callable[[str], bool]) -> Record | None:
+    """Return a record of the ledger without names of people and threads; None for one that says nothing else."""
+
+    def blank(call: Call) -> Call:
+        return nobodys(call) if any(map(is_theirs, (call.user, call.thread_id, call.turn))) else call
+
+    match one:
+        case Commit() | Reserve():
+            return replace(one, call=blank(one.call))
+        case Grant() | Warned() if is_theirs(one.key.rpartition(" ")[2]):
+            return None
+        case Carried():
+            rows = [row for row in one.rows if not is_theirs(row[1].rpartition(" ")[2])]
+            return replace(one, rows=rows, open=[replace(made, call=blank(made.call)) for made in one.open])
+        case _:
+            return one

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from bot.extensions.retention.forgotten import ForgottenFile, Receipt, note
-from bot.extensions.retention.thread_parts import PARTS, count_files, erase
+from contextlib import closing
+
+from bot.extensions.retention.forgotten import FILES, ForgottenFile, Receipt, note, open_list
+from bot.extensions.retention.thread_parts import PARTS, erase
 from bot.extensions.retention.whom import Whom, counted
 from bot.host.extension import Host
-from bot.reports.files import FileReader, Folder
+from bot.host.store_reader import open_reader
 from bot.reports.line_reader import Damage
 from bot.reports.thread import entries
 from bot.wording import IN_ITS_THREAD
@@ -41,7 +43,10 @@ async def obey(host: Host, forgotten: State[ForgottenFile], words: str, incoming
 
     async def erase_all() -> None:
         # Listed first: a kill in between must not let a restore bring back what somebody wanted to be gone.
-        await note(forgotten, {Whom(thread=str(thread)).name: Receipt(at=host.now(), took=numbers)})
+        receipt = {Whom(thread=str(thread)).name: Receipt(at=host.now(), took=numbers)}
+        await note(forgotten, receipt)
+        if host.settings.store.kind != FILES:
+            await note(await open_list(host.disk, host.settings.data, host.work), receipt)
         await host.work(_erase, host, thread)
 
     if not await host.erase(thread, erase_all):
@@ -50,16 +55,19 @@ async def obey(host: Host, forgotten: State[ForgottenFile], words: str, incoming
 
 
 def _count(host: Host, thread: ThreadId) -> tuple[set[str], dict[str, int]]:
-    folder = thread_folder(host.settings.data, thread)
-    log = entries(FileReader(host.settings.data), Folder(folder), Damage())
-    said = [one for one in log if one.kind == "message"]
-    return {one.author for one in said}, {"messages": len(said), "files": count_files(folder)}
+    with closing(open_reader(host.settings, host.environ)) as reader:
+        folder = thread_folder(host.settings.data, thread)
+        found = [one for one in reader.find(str(thread)) if one.path == folder]
+        said = [entry for one in found for entry in entries(reader, one, Damage()) if entry.kind == "message"]
+        files = sum(len(reader.files(one)) for one in found)
+    return {one.author for one in said}, {"messages": len(said), "files": files}
 
 
 def _erase(host: Host, thread: ThreadId) -> None:
     folder = thread_folder(host.settings.data, thread)
     if folder.is_dir():
         erase(host.disk, folder, PARTS)
-    # As after /new: earlier lines of the chat are not read into the new conversation.
-    host.disk.mkdir(folder)
-    replace_file(host.disk, folder / "context.old.jsonl", b"")
+    if host.settings.store.kind == FILES:
+        # As after /new: earlier lines of the chat are not read into the new conversation.
+        host.disk.mkdir(folder)
+        replace_file(host.disk, folder / "context.old.jsonl", b"")

@@ -481,3 +481,59 @@ CREATE OR REPLACE FUNCTION collect_blobs() RETURNS void LANGUAGE sql AS $$
           AND NOT EXISTS (SELECT FROM file f WHERE f.sha = o.sha) LIMIT 1000 FOR UPDATE SKIP LOCKED
     )
 $$;
+
+-- Erases parts of threads that `me` owns (null: that nobody owns), and returns those that it left: they are not, or are
+-- owed something, or something was said there after `until`. A thread keeps its row, and its next conversation is a later
+-- one: what was said before is not read into it. Keys of a day's messages stay, for a platform that delivers them again.
+-- `memories` are the names of the threads' own texts of the memory; they go with the conversation.
+CREATE OR REPLACE FUNCTION forget_parts(me int, threads text[], memories text[], parts text[], until timestamptz)
+RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    held text[];
+BEGIN
+    PERFORM FROM thread t WHERE t.id = ANY (threads) ORDER BY t.id FOR NO KEY UPDATE;
+    held := ARRAY(
+        SELECT t.id FROM thread t
+        WHERE t.id = ANY (threads) AND t.owner IS NOT DISTINCT FROM me AND COALESCE(t.changed_at <= until, true)
+          AND NOT EXISTS (SELECT FROM message m WHERE m.thread = t.id
+              AND (me IS NULL AND m.settled IS NULL OR GREATEST(m.at, m.settled_at) > until))
+    );
+    IF 'conversation' = ANY (parts) THEN
+        DELETE FROM context c WHERE c.thread = ANY (held);
+        DELETE FROM slot s USING unnest(threads, memories) g (thread, name) WHERE s.name = g.name AND g.thread = ANY (held);
+        UPDATE thread t SET generation = t.generation + 1 WHERE t.id = ANY (held);
+    END IF;
+    IF 'log' = ANY (parts) THEN
+        PERFORM forget_messages(ARRAY(SELECT m.key FROM message m WHERE m.thread = ANY (held) AND m.settled IS NOT NULL));
+        DELETE FROM log l WHERE l.thread = ANY (held);
+        DELETE FROM mail l WHERE l.thread = ANY (held);
+    END IF;
+    PERFORM forget_files(f.thread, array_agg(f.path)) FROM (
+        SELECT DISTINCT f.thread, f.path FROM file f WHERE f.thread = ANY (held)
+          AND CASE WHEN starts_with(encode(f.path, 'escape'), 'attachments/') THEN 'attachments' ELSE 'workspace' END = ANY (parts)
+    ) f GROUP BY f.thread;
+    UPDATE thread t SET changed_at = NULL WHERE t.id = ANY (held)
+      AND NOT EXISTS (SELECT FROM context c WHERE c.thread = t.id) AND NOT EXISTS (SELECT FROM message m WHERE m.thread = t.id)
+      AND NOT EXISTS (SELECT FROM log l WHERE l.thread = t.id) AND NOT EXISTS (SELECT FROM file f WHERE f.thread = t.id);
+    RETURN QUERY SELECT unnest(threads) EXCEPT SELECT unnest(held);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION forget_messages(keys text[]) RETURNS void LANGUAGE sql AS $$
+    WITH gone AS (DELETE FROM message m WHERE m.key = ANY (keys) AND m.settled IS NOT NULL RETURNING m.key, m.at)
+    INSERT INTO alias (key, message)
+    SELECT g.key, g.key FROM gone g WHERE g.at > clock_timestamp() - interval '1 day' ON CONFLICT DO NOTHING
+$$;
+
+-- Takes files out of a thread's list, with the content that nobody else names. Two statements: who names it meanwhile
+-- has locked it, and is seen by the second.
+CREATE OR REPLACE FUNCTION forget_files(of_thread text, paths bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    gone bytea[];
+BEGIN
+    WITH dropped AS (DELETE FROM file f WHERE f.thread = of_thread AND f.path = ANY (paths) RETURNING f.sha)
+    SELECT array_agg(DISTINCT d.sha) INTO gone FROM dropped d;
+    PERFORM FROM blob b WHERE b.sha = ANY (gone) ORDER BY b.sha FOR UPDATE;
+    DELETE FROM blob b WHERE b.sha = ANY (gone) AND NOT EXISTS (SELECT FROM file f WHERE f.sha = b.sha);
+END
+$$;
