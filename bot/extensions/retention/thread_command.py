@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from bot.extensions.retention.forgotten import ForgottenFile, Receipt, note
 from bot.extensions.retention.thread_parts import PARTS, count_files, erase
 from bot.extensions.retention.whom import Whom, counted
@@ -58,6 +60,8 @@ def _count(host: Host, thread: ThreadId) -> tuple[set[str], dict[str, int]]:
 
 def _erase(host: Host, thread: ThreadId) -> None:
     folder = thread_folder(host.settings.data, thread)
+    with suppress(FileNotFoundError):  # a line of the journal that was torn may be of any thread
+        host.disk.unlink(host.settings.data / "journal.jsonl.broken")
     if folder.is_dir():
         erase(host.disk, folder, PARTS)
     # As after /new: earlier lines of the chat are not read into the new conversation.

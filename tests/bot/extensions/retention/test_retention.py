@@ -270,6 +270,10 @@ async def test_a_thread_is_forgotten_from_within_after_a_question(tmp_path):
     data = tmp_path / "data"
     async with DEMO(data, {"access": {"admins": ["U9"]}}) as chat:
         await chat.say(f"write a.txt {CANARY}")
+        (data / "journal.jsonl.broken").write_text(f'{{"text":"{CANARY}')
+        with anyio.fail_after(WITHIN_S):
+            while not (folder(data) / "log.jsonl").exists():  # it is written after the answer
+                await anyio.lowlevel.checkpoint()
         assert "1 message and 1 file," in (await chat.say("/forget")).text
         await chat.say("and Bob", author=BOB)
         assert "only an admin" in (await chat.say("/forget now")).text
