@@ -24,8 +24,7 @@ def calls_of(reader: Reader, turn: str, since: str, until: str = LAST) -> Iterat
     words = (in_json(turn),)
     parts = reader.spending(since[:7], words, until[:7])
     found = (record for part in parts for record in records(part, record_adapter(), Damage(), words))
-    calls = (record for record in found if isinstance(record, Reserve | Commit))
-    return ended(call for call in calls if call.call.turn == turn)
+    return ended(one for one in found if isinstance(one, Reserve | Commit) and one.call.turn == turn)
 
 
 def ended(calls: Iterable[Commit | Reserve]) -> Iterator[Commit | Reserve]:

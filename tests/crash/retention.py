@@ -24,7 +24,8 @@ from threads.store.disk_threads import DiskThreads
 from transports.base.transport import Capabilities
 
 DAY = timedelta(days=1)
-ALL = ("conversation", "log", "attachments", "workspace", "dead_letters", "audit")
+PARTS = ("conversation", "attachments", "workspace", "dead_letters", "audit")
+"""All but the history: a thread of which nothing is left is not known any more, and what is missed there stays so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ async def forgetting(
     given = {
         "data": str(args.data),
         "tools": {"enabled": []},
-        "retention": {f"{what}_days": 1 for what in ALL},
+        "retention": {f"{what}_days": 1 for what in PARTS},
     }
     settings = settings_model().model_validate(given, strict=False)
     sweep.LOOK_EVERY_S, sweep.PAUSE_S, sweep.QUIET_S = 0.3, 0.0, 0.0

@@ -32,6 +32,7 @@ class Chat:
     draft: Fields
     elsewhere: Fields
     least_answered: int
+    forgets: float = 0
 
     def answer(self, visible: Lines) -> Fields:
         return next(filter(self.is_answer, visible))
@@ -60,6 +61,7 @@ CHATS = {
         {"tag": {}},
         {"root": "1000000000.000000"},
         least_answered=6,
+        forgets=0.7,
     ),
     "discord": Chat(
         DISCORD,
@@ -80,7 +82,7 @@ def chat(request: pytest.FixtureRequest) -> Chat:
 @pytest.fixture(scope="module")
 async def good(chat: Chat, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp(chat.stage.name)
-    rounds = Rounds(3, seed=5, mean_s=0.7, threads=4, forgets=0.7)
+    rounds = Rounds(3, seed=5, mean_s=0.7, threads=4, forgets=chat.forgets)
     return folder, await crash_run(folder, rounds, replace(chat.stage, mend_s=1.5))
 
 

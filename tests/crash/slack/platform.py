@@ -115,7 +115,7 @@ class Place(ChatPlatform):
         pause_s: float,
         channels: tuple[str, ...] = CHANNELS,
         people: tuple[str, ...] = PEOPLE,
-        forgets: bool = False,
+        forgets: float = 0,
         **given: Any,
     ) -> None:
         self._forgets = forgets
@@ -255,6 +255,11 @@ class Place(ChatPlatform):
             for delivery in (event for said in one.said for event in said.events):
                 self._slack.redeliver(delivery)
 
+    def _is_quiet(self, channel: str, root: str) -> bool:
+        """Whether the bot may know nothing of a thread any more, so that it has to be mentioned."""
+        last = max(one.at for one in self._spoken if (one.channel, one.root) == (channel, root))
+        return bool(self._forgets) and time.monotonic() - last > self._forgets / 2
+
     def _is_settled(self, spoken: Spoken) -> bool:
         self._journal.look()
         return any(said.ts in self._journal.settled for said in spoken.said)
@@ -276,7 +281,10 @@ class Place(ChatPlatform):
         slack, token = self._slack, f"t{number}m{count:03}"
         joined = bool(root) and self._answered(channel, root)
         named = channel[0] == "C" and (
-            not root or bool(command) or person.random() < (0.2 if joined else 0.8)
+            not root
+            or bool(command)
+            or person.random() < (0.2 if joined else 0.8)
+            or self._is_quiet(channel, root)
         )
         text = (
             f"/{command}"
