@@ -21,7 +21,7 @@ LOOKS = {"--help": 0, "status": 4, "why": 1}
 SETTINGS = '{"model": "offline/demo"}'
 
 
-def _once(arguments: Sequence[str], folder: Path, expect: str, code: int = 0) -> Cost:
+def once(arguments: Sequence[str], folder: Path, expect: str, code: int = 0) -> Cost:
     """Run Python once with ``hello`` on its input; return its own CPU time and what a person waits."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT)}
     start = time.perf_counter()
@@ -48,8 +48,8 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
     with TemporaryDirectory(dir=conditions.disk) as folder:
         Path(folder, "settings.json").write_text(SETTINGS)
         for n in range(runs + 1):
-            ours = _once(["-m", "bot", "chat", "--data", f"data{n}"], Path(folder), "offline/demo")
-            imports = _once(["-c", BARE], Path(folder), "")
+            ours = once(["-m", "bot", "chat", "--data", f"data{n}"], Path(folder), "offline/demo")
+            imports = once(["-c", BARE], Path(folder), "")
             if n:  # the first run of each only fills the caches
                 chat.append(ours)
                 bare.append(imports)
@@ -63,6 +63,6 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
         Path(folder, "data").mkdir()
         for name, code in LOOKS.items():
             more = {"status": ["--data", "data"], "why": ["none", "--data", "data"]}.get(name, [])
-            looks = [_once(["-m", "bot", name, *more], Path(folder), "", code).wall for _ in range(runs)]
+            looks = [once(["-m", "bot", name, *more], Path(folder), "", code).wall for _ in range(runs)]
             yield Figure(f"Wall of `{name}`", median(looks), "s", at_most=0.25, note=f"median of {runs}")
     yield Figure("  CPU of the bare imports", min(cost.cpu for cost in bare), "s", note=f"`{BARE}`")

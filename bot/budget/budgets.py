@@ -20,12 +20,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from types import MappingProxyType
-from typing import Annotated, Literal, assert_never, get_args
+from typing import Annotated, Literal, NamedTuple, assert_never, get_args
 
 from pydantic import Field, TypeAdapter
 
@@ -63,7 +63,7 @@ def parse_grant(words: str) -> int | None:
     return amount if 0 < amount <= MOST_GRANTED_USD * MICRO else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """Who and what one model call is for. ``day`` is the UTC day it began on, ``model`` is ``provider/model``.
 
@@ -77,7 +77,7 @@ class Call:
     day: str
     scopes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def keys(self) -> tuple[Key, ...]:
         """Every limit it counts against."""
         message_id = self.turn.rpartition(":")[2]  # a turn is named by its message's key
@@ -170,7 +170,7 @@ class Warned(_Record):
 
 
 Row = tuple[Scope, str, int, int, int, int, int, Level, str]
-"""A `Total` on disk: scope, key, spent, granted, prompt, cached, output, warned, day."""
+"""A `Total` on disk, without what is reserved: scope, key, spent, granted, prompt, cached, output, warned, day."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -197,8 +197,7 @@ def record_adapter() -> TypeAdapter[Record]:
     return TypeAdapter(Annotated[Record, Field(discriminator="kind")])
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+class Total(NamedTuple):
     """One key's account: micro-dollars and tokens.
 
     ``warned`` is the last warning, ``day`` the day of the call charged last.
@@ -344,10 +343,10 @@ class Budgets:
                 self._spend(record.call, record.micros or 0, record.usage)
             case Grant():
                 total = self.total(key := (record.scope, record.key))
-                self._put(key, replace(total, granted=total.granted + record.micros, warned=""))
+                self._put(key, total._replace(granted=total.granted + record.micros, warned=""))
             case Warned():
                 total = self.total(key := (record.scope, record.key))
-                self._put(key, replace(total, warned=record.level))
+                self._put(key, total._replace(warned=record.level))
             case _:
                 assert_never(record)
 
@@ -380,7 +379,7 @@ class Budgets:
         """Yield the lines of a head that adds up to the same."""
         totals, lines = iter(self.totals.items()), max(1, math.ceil(len(self.totals) / ROWS))
         for place in range(lines):
-            rows = [_row(key, total) for key, total in islice(totals, ROWS)]
+            rows = [(*key, *total[:-1]) for key, total in islice(totals, ROWS)]
             still = list(self.open.values()) if place == lines - 1 else []
             yield Carried(seq=self.seq, rows=rows, open=still, place=place, lines=lines)
 
@@ -426,13 +425,12 @@ class Budgets:
     def _reserve(self, call: Call, amount: int) -> None:
         for key in call.keys:
             total = self.total(key)
-            self.totals[key] = replace(total, reserved=total.reserved + amount)
+            self.totals[key] = Total(*total[:-1], total.reserved + amount)
 
     def _spend(self, call: Call, amount: int, usage: Usage) -> None:
         for key in call.keys:
             total = self.total(key)
-            spent = replace(
-                total,
+            spent = total._replace(
                 spent=total.spent + amount,
                 prompt=total.prompt + usage.prompt,
                 cached=total.cached + usage.cache_read,
@@ -453,14 +451,6 @@ def most_spent(reserve: Reserve, now: datetime) -> int:
     if reserve.pace is None or seconds < 0:  # A clock that went back says nothing.
         return reserve.micros
     return min(reserve.micros, reserve.pace.at_once + math.ceil((seconds + IN_FLIGHT_S) * reserve.pace.per_s))
-
-
-def _row(key: Key, total: Total) -> Row:
-    scope, name = key
-    return (
-        *(scope, name, total.spent, total.granted),
-        *(total.prompt, total.cached, total.output, total.warned, total.day),
-    )
 
 
 def _level(spent: int, limit: int, policy: Policy) -> Level:

@@ -10,18 +10,22 @@ from pydantic import JsonValue
 from bot.observe.audit import AuditRecord, record_adapter
 from bot.reports.line_reader import Damage, records
 from bot.reports.thread import in_json
-from bot.store.reader import Reader, Wait
+from bot.store.reader import LAST, Reader, Wait
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which records to read. ``since`` is a day or an instant (UTC, ISO 8601). An empty field matches everything."""
+    """Which records to read. ``since`` is a day or an instant (UTC, ISO 8601). An empty field matches everything.
+
+    Records after the day ``until`` are not looked for.
+    """
 
     since: str = ""
     kinds: Sequence[str] = ()
     threads: Sequence[str] = ()
     about: Sequence[str] = ()
     """Message ids, or references of turns."""
+    until: str = LAST
 
     def matches(self, record: AuditRecord) -> bool:
         return (
@@ -44,7 +48,7 @@ def read_audit(
     With *wait* it never ends: whenever there is no more, it waits and looks again.
     """
     words = [in_json(word) for word in criteria.about or criteria.threads]
-    lines = reader.audit(criteria.since, words, wait)
+    lines = reader.audit(criteria.since, words, wait, criteria.until)
     return filter(criteria.matches, records(lines, record_adapter(), damage, words))
 
 

@@ -7,27 +7,24 @@ from collections.abc import Iterable, Iterator
 from bot.budget.budgets import Budgets, Commit, Reserve, Total, record_adapter
 from bot.reports.line_reader import Damage, records
 from bot.reports.thread import in_json
-from bot.store.reader import Reader
+from bot.store.reader import LAST, Reader
 
 
 def budgets(reader: Reader) -> Budgets:
     """Return all totals. Raises `threads.errors.NewerSchema` and OSError."""
-    totals = Budgets()
-    for scope, key, *amounts in reader.accounts():
-        totals.totals[scope, key] = Total(*amounts)  # type: ignore[index, arg-type]  # as the ledger has them
-    return totals
+    # As the ledger has them.
+    return Budgets({(scope, key): Total(*amounts) for scope, key, *amounts in reader.accounts()})  # type: ignore[misc, arg-type]
 
 
-def calls_of(reader: Reader, turn: str, since: str) -> Iterator[Commit | Reserve]:
-    """Return the model calls of one turn that began on the day *since* or later, as `ended` does.
+def calls_of(reader: Reader, turn: str, since: str, until: str = LAST) -> Iterator[Commit | Reserve]:
+    """Return the model calls of one turn, which is over after the day *until*, from the day *since* on, as `ended`.
 
     Raises as `budgets`.
     """
     words = (in_json(turn),)
-    parts = reader.spending(since[:7], words)
+    parts = reader.spending(since[:7], words, until[:7])
     found = (record for part in parts for record in records(part, record_adapter(), Damage(), words))
-    calls = (record for record in found if isinstance(record, Reserve | Commit))
-    return ended(call for call in calls if call.call.turn == turn)
+    return ended(one for one in found if isinstance(one, Reserve | Commit) and one.call.turn == turn)
 
 
 def ended(calls: Iterable[Commit | Reserve]) -> Iterator[Commit | Reserve]:

@@ -39,9 +39,8 @@ def dead_letters(
     pending = {
         (r.thread_id, r.message_id) for r in journal(reader, Damage(), ("~",)) if isinstance(r, Received)
     }
-    found = [
-        letter for thread in over(reader.holding([_ENDED])) for letter in _in_thread(reader, thread, pending)
-    ]
+    threads = over(reader.holding([_ENDED]))
+    found = (letter for thread in threads for letter in _in_thread(reader, thread, pending))
     return sorted(found, key=lambda letter: letter.at)
 
 

@@ -6,19 +6,18 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
 
-from bot.reports.line_reader import Damage, lines_from, lines_of, records
+from bot.reports.line_reader import BLOCK, Damage, lines_from, lines_of, records
 from bot.reports.links import linked
 from bot.reports.workspace_files import copy_files, files_of
-from bot.store.reader import Thread, Wait, WorkspaceFile
+from bot.store.reader import LAST, Thread, Wait, WorkspaceFile
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
 
-BLOCK = 1 << 20
 END = 1 << 16
 """Bytes of a log's end that hold its last message, most of the time."""
 FURTHER = 16
@@ -30,16 +29,21 @@ _MESSAGE = b'"kind":"message"'
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A thread's folder; ``changed_at`` (seconds since 1970) is when its log was last written, or it itself."""
+    """A thread's folder ``at`` a path; ``changed_at`` (seconds since 1970) is when its log was last written."""
 
-    path: Path
+    at: str | Path
+    """In text if there are thousands of them."""
     changed_at: float = 0.0
+
+    @property
+    def path(self) -> Path:
+        return Path(self.at)
 
     @property
     def name(self) -> str:
         """The thread's id; one that was too long for a folder stays shortened."""
-        slug = [unquote(part) for part in self.path.name.split("~")]
-        return ":".join([unquote(self.path.parent.name), *slug])
+        transport, slug = os.fspath(self.at).split("/")[-2:]
+        return ":".join(unquote(part) for part in (transport, *slug.split("~")))
 
 
 class FileReader:
@@ -53,8 +57,10 @@ class FileReader:
 
     def threads(self, transport: str = "") -> list[Folder]:
         """Only the age of each log is read."""
-        found = [_looked_at(path) for path in self._paths() if transport in ("", unquote(path.parent.name))]
-        return sorted(found, key=lambda folder: (-folder.changed_at, folder.path))
+        found = [
+            _looked_at(path) for path in self._paths() if transport in ("", unquote(path.split("/")[-2]))
+        ]
+        return sorted(found, key=lambda folder: (-folder.changed_at, folder.at))
 
     def find(self, wanted: str) -> list[Folder]:
         if link := linked(wanted):
@@ -62,23 +68,24 @@ class FileReader:
         if wanted.count(":") >= 3:
             path = thread_folder(self._data, ThreadId.parse(wanted))
             if path.is_dir():
-                return [_looked_at(path)]
+                return [_looked_at(str(path))]
         last = wanted.rpartition(":")[2]
-        near = [path for path in self._paths() if last in (unquote(path.name.rpartition("~")[2]), path.name)]
-        return [Folder(path) for path in near if Folder(path).name.endswith(wanted) or path.name == wanted]
+        names = ((path, path.rpartition("/")[2]) for path in self._paths())
+        near = [(path, name) for path, name in names if last in (unquote(name.rpartition("~")[2]), name)]
+        return [Folder(path) for path, name in near if Folder(path).name.endswith(wanted) or name == wanted]
 
-    def holding(self, _: Sequence[bytes]) -> list[Folder]:
-        return self.threads()
+    def holding(self, pieces: Sequence[bytes]) -> list[Folder]:
+        def holds(folder: Folder) -> bool:
+            blocks = _blocks(f"{folder.at}/log.jsonl", max(map(len, pieces)))
+            return any(piece in block for block in blocks for piece in pieces)
 
-    def journal(self, _: Sequence[bytes] = (), __: str = "") -> Iterator[bytes]:
-        return lines_of(self._data / "journal.jsonl")
+        return list(filter(holds, self.threads()))
+
+    def journal(self, having: Sequence[bytes] = (), _: str = "") -> Iterator[bytes]:
+        return lines_of(self._data / "journal.jsonl", having)
 
     def log(self, thread: Thread, last: int | None = None, wait: Wait | None = None) -> Iterator[bytes]:
-        try:
-            file = _log(thread).open("rb")
-        except FileNotFoundError:
-            return
-        with file:
+        with suppress(FileNotFoundError), _log(thread).open("rb") as file:
             if last is not None:
                 _go_to_last(file, last)
             yield from lines_from(file)
@@ -87,14 +94,7 @@ class FileReader:
                 yield from lines_from(file)
 
     def count(self, thread: Thread) -> int:
-        found, end = 0, b""
-        if not (log := _log(thread)).exists():
-            return 0  # its first message has no outcome yet
-        with log.open("rb") as file:
-            while block := file.read(BLOCK):
-                found += (end + block).count(_MESSAGE)
-                end = block[-len(_MESSAGE) + 1 :]
-        return found
+        return sum(block.count(_MESSAGE) for block in _blocks(_log(thread), len(_MESSAGE)))
 
     def conversation(self, thread: Thread) -> Iterator[bytes]:
         for name in ("context.old.jsonl", "context.jsonl"):
@@ -106,11 +106,14 @@ class FileReader:
     def copy_files(self, thread: Thread, target: Path) -> int:
         return copy_files(thread.path, target)
 
-    def spending(self, month: str = "", _: Sequence[bytes] = ()) -> list[Iterable[bytes]]:
+    def spending(
+        self, month: str = "", having: Sequence[bytes] = (), until: str = LAST
+    ) -> list[Iterable[bytes]]:
         from bot.budget.ledger import names_in, parts
 
         folder = self._data / "usage"
-        return [lines_of(folder / part.name) for part in parts(names_in(folder)) if part.month >= month]
+        found = [part for part in parts(names_in(folder)) if month <= part.month <= until]
+        return [lines_of(folder / part.name, having) for part in found]
 
     def accounts(self) -> Iterator[tuple[object, ...]]:
         """Return them as the bot would count them at its next start."""
@@ -123,22 +126,24 @@ class FileReader:
             lambda part: [*records(lines_of(folder / part.name), record_adapter(), Damage())],
         ):
             budgets.apply(record)
-        return ((*key, *astuple(total)) for key, total in budgets.totals.items())
+        return ((*key, *total) for key, total in budgets.totals.items())
 
-    def audit(self, since: str = "", _: Sequence[bytes] = (), wait: Wait | None = None) -> Iterator[bytes]:
+    def audit(
+        self, since: str = "", having: Sequence[bytes] = (), wait: Wait | None = None, until: str = LAST
+    ) -> Iterator[bytes]:
         read: dict[Path, int] = {}
         while True:
             days = sorted((self._data / "audit").glob("????-??-??.jsonl"))
-            for path in [day for day in days if day.stem >= since[:10]][-2 if read else 0 :]:
+            for path in [day for day in days if since[:10] <= day.stem <= until][-2 if read else 0 :]:
                 with path.open("rb") as file:
                     file.seek(read.get(path, 0))
-                    yield from lines_from(file)
+                    yield from lines_from(file, having)
                     read[path] = file.tell()
             if wait is None:
                 return
             wait()
 
-    def _paths(self) -> Iterator[Path]:
+    def _paths(self) -> Iterator[str]:
         for transport in _subfolders(self._data / "threads"):
             yield from _subfolders(transport)
 
@@ -147,21 +152,25 @@ def _log(thread: Thread) -> Path:
     return thread.path / "log.jsonl"
 
 
-def _subfolders(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except FileNotFoundError:
-        return []
+def _blocks(path: Path | str, longest: int) -> Iterator[bytes]:
+    """Return a file's blocks, each with the end of the one before: so no piece up to the *longest* is cut in two."""
+    end = b""
+    with suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:  # noqa: PTH123 - thousands
+        while block := file.read(BLOCK):
+            yield end + block
+            end = (end + block)[1 - longest :]
 
 
-def _looked_at(path: Path) -> Folder:
-    try:
-        return Folder(path, os.stat(f"{path}/log.jsonl").st_mtime)  # noqa: PTH116 - once for each of 100,000
-    except FileNotFoundError:
-        pass
-    with suppress(FileNotFoundError):  # nothing said yet, but a message may wait
-        return Folder(path, path.stat().st_mtime)
+def _subfolders(folder: Path | str) -> list[str]:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return []
+
+
+def _looked_at(path: str) -> Folder:
+    for name in ("/log.jsonl", ""):  # nothing said yet, but a message may wait
+        with suppress(FileNotFoundError):
+            return Folder(path, os.stat(path + name).st_mtime)  # noqa: PTH116 - once for each of 100,000
     return Folder(path)
 
 

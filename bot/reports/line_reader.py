@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -16,6 +18,9 @@ V = TypeVar("V", bound=Versioned)
 LONGEST = 64_000_000
 """Bytes of a line. No bot writes a longer one."""
 
+BLOCK = 1 << 16
+"""Bytes that are read at once."""
+
 
 @dataclass(slots=True)
 class Damage:
@@ -24,23 +29,26 @@ class Damage:
     lines: int = 0
 
 
-def lines_of(path: Path) -> Iterator[bytes]:
-    """Return a file's whole lines; a missing file has none. Raises OSError."""
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return
-    with file:
-        yield from lines_from(file)
+def lines_of(path: Path, having: Sequence[bytes] = ()) -> Iterator[bytes]:
+    """Return a file's lines as `lines_from`; a missing file has none. Raises OSError."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        yield from lines_from(file, having)
 
 
-def lines_from(file: BinaryIO) -> Iterator[bytes]:
-    """Return the whole lines from the position of *file*, and leave it behind the last of them."""
-    while line := file.readline(LONGEST):
-        if not line.endswith(b"\n") and len(line) < LONGEST:
-            file.seek(-len(line), 1)
-            return
-        yield line[:-1]
+def lines_from(file: BinaryIO, having: Sequence[bytes] = ()) -> Iterator[bytes]:
+    """Return the whole lines from the position of *file*, and leave it behind the last of them.
+
+    *having* limits them to lines near one of these pieces: blocks without any are not taken apart.
+    """
+    rest = b""
+    while block := file.read(max(BLOCK, len(rest))):
+        whole, newline, rest = (rest + block).rpartition(b"\n")
+        if newline and (not having or any(piece in whole for piece in having)):
+            yield from whole.split(b"\n")
+        if len(rest) >= LONGEST:
+            yield rest
+            rest = b""
+    file.seek(-len(rest), os.SEEK_CUR)
 
 
 def records(

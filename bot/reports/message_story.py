@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.reports.line_reader import Damage
 from bot.reports.links import linked
 from bot.reports.safe_text import flat, plain
 from bot.reports.thread import ToolUse, entries, in_json, journal, tools_used
-from bot.store.reader import Reader, Thread
+from bot.store.reader import LAST, Reader, Thread
 from threads.journal.records import Intent, Posted, Received, Record, Settled, Started
 from threads.log import LogEntry
 from threads.model import ThreadId, message_key, with_quoted
@@ -41,6 +42,9 @@ ENDS = {
 
 ENDING = ("intent", "posted", "settled")
 """The kinds of event that end a turn: of events with the same time, they come last."""
+
+AFTERWARDS = timedelta(minutes=10)
+"""How long after its outcome something of a message is still written, such as the cost of a call that was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,26 +217,30 @@ def _fill_in(reader: Reader, story: Story) -> None:
     from bot.reports.budget_state import calls_of
 
     since = min(event.at for event in story.events)
+    until = _written_until(max(event.at for event in story.events)) if story.outcome else LAST
     turn = message_key(ThreadId.parse(story.thread), story.message_id) if story.thread.count(":") >= 3 else ""
     if turn:
-        story.events += [_of_call(call) for call in calls_of(reader, turn, since[:10])]
-    criteria = Filter(since[:10], about=[story.message_id, *story.references])
+        story.events += [_of_call(call) for call in calls_of(reader, turn, since, until)]
+    criteria = Filter(since[:10], about=[story.message_id, *story.references], until=until)
     audited = [one for one in read_audit(reader, criteria, Damage()) if one.thread_id in ("", story.thread)]
     reported = {str(one.details.get("call")) for one in audited if one.kind == "tool"}
     for thread in reader.find(story.thread)[:1]:
         all_used = tools_used(reader, thread).items()
-        mine = (
-            story.message_id,
-            f"{story.message_id}.",
-        )  # a stage of a playbook has its name after the message's id
-        used = [
-            one for about, tools in all_used if about == mine[0] or about.startswith(mine[1]) for one in tools
-        ]
+        mine = f"{story.message_id}."  # a stage of a playbook has its name after the message's id
+        used = [one for about, tools in all_used if f"{about}.".startswith(mine) for one in tools]
         story.events += _of_tools(used, story.events, reported)
     for record in audited:
         by = f" by {plain(record.author)}" if record.author else ""
         story.events.append(Event(record.at, plain(record.kind), flat(describe(record)) + by))
     story.events.sort(key=lambda event: (event.at, event.kind in ENDING))
+
+
+def _written_until(settled_at: str) -> str:
+    """Return the last day on which something is written of a message with an outcome."""
+    try:
+        return (datetime.fromisoformat(settled_at) + AFTERWARDS).date().isoformat()
+    except (ValueError, OverflowError):  # a damaged record may have any time
+        return LAST
 
 
 def _of_call(call: Commit | Reserve) -> Event:

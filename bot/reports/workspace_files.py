@@ -18,9 +18,8 @@ DEEPEST = 100
 
 def files_of(thread: Path) -> list[WorkspaceFile]:
     """Return the files of a thread's workspace. Raises OSError."""
-    return sorted(
-        (WorkspaceFile(name, size) for name, size, _ in _open_files(thread)), key=lambda file: file.name
-    )
+    found = (WorkspaceFile(name, size) for name, size, _ in _open_files(thread))
+    return sorted(found, key=lambda file: file.name)
 
 
 def copy_files(thread: Path, target: Path) -> int:

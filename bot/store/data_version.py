@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from bot.ports.config_error import ConfigInvalid
-from bot.store.layout import DATA_VERSION, Step, files_of, kind_of
+from bot.store.layout import DATA_VERSION, KINDS, Step
 from bot.store.unfinished_restore import finish
 from threads.errors import NewerSchema
 from threads.store.disk import PosixDisk, read_or_empty, replace_file
@@ -71,16 +71,17 @@ def prepare(data: Path) -> None:
 
 
 def _refuse_newer(data: Path) -> None:
-    """Raise `NewerSchema` for a file whose schema is newer. Damage is left to the owner of the file."""
-    for path in (path for step in READ_AT_THE_START for path in files_of(data, step)):
-        kind = kind_of(path)
-        if kind is None or kind.schema is None:
-            continue
+    """Raise `NewerSchema` for a file whose schema is newer. Damage is left to the owner of the file.
+
+    Only kinds that have a schema are looked for: no folder of a thread is opened, however many there are.
+    """
+    kinds = (kind for kind in KINDS if kind.schema and kind.step in READ_AT_THE_START)
+    for path, schema in ((path, kind.schema or 0) for kind in kinds for path in kind.files(data)):
         with suppress(ValueError, AttributeError):
             said = from_json(_last_word(data / path)).get("v", 1)
-            if isinstance(said, int) and said > kind.schema:
+            if isinstance(said, int) and said > schema:
                 raise NewerSchema(
-                    f"{path} was written by a newer Threadfast (schema {said}, this one knows {kind.schema}) "
+                    f"{path} was written by a newer Threadfast (schema {said}, this one knows {schema}) "
                     "and is left as it is; update this one, or choose another data folder."
                 )
 

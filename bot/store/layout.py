@@ -49,6 +49,10 @@ class Kind:
             wanted, parts = wanted[:-1], parts[: len(wanted) - 1]
         return len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted))
 
+    def files(self, data: Path) -> Iterator[PurePosixPath]:
+        """Return the existing files of this kind. Raises OSError."""
+        return _expanded(data, PurePosixPath(), self.pattern.split("/"))
+
 
 V = SCHEMA_VERSION
 THREAD = "threads/*/*"
@@ -123,7 +127,7 @@ def files_of(data: Path, step: Step) -> Iterator[PurePosixPath]:
     """Return the existing files of a step, in the order of the table. Raises OSError."""
     for kind in KINDS:
         if kind.step is step:
-            yield from _expanded(data, PurePosixPath(), kind.pattern.split("/"))
+            yield from kind.files(data)
 
 
 def _expanded(data: Path, folder: PurePosixPath, wanted: list[str]) -> Iterator[PurePosixPath]:

@@ -13,6 +13,9 @@ from threads.model import Incoming
 Wait = Callable[[], None]
 """Returns when it is time to look for more."""
 
+LAST = "9999"
+"""Later than any day and month."""
+
 
 class Thread(Protocol):
     """A thread and its id. ``changed_at``, in seconds since 1970, is when its history last grew."""
@@ -71,16 +74,18 @@ class Reader(Protocol):
     def copy_files(self, thread: Thread, target: Path) -> int:
         """Copy the thread's files below *target*, readable by their owner alone, and return how many."""
 
-    def spending(self, month: str = "", having: Sequence[bytes] = ()) -> Sequence[Iterable[bytes]]:
-        """Return the lines of the ledger from a month on, in parts that are read one by one."""
+    def spending(
+        self, month: str = "", having: Sequence[bytes] = (), until: str = LAST
+    ) -> Sequence[Iterable[bytes]]:
+        """Return the lines of the ledger from a month to at least another, in parts that are read one by one."""
 
     def accounts(self) -> Iterable[Sequence[object]]:
         """Return the accounts: scope, key and the fields of a `bot.budget.budgets.Total`."""
 
     def audit(
-        self, since: str = "", having: Sequence[bytes] = (), wait: Wait | None = None
+        self, since: str = "", having: Sequence[bytes] = (), wait: Wait | None = None, until: str = LAST
     ) -> Iterator[bytes]:
-        """Return the lines of the audit from the day of *since* (UTC, ISO 8601) on."""
+        """Return the lines of the audit from the day of *since* (UTC, ISO 8601) to at least the day *until*."""
 
 
 @dataclass(frozen=True, slots=True)

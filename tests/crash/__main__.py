@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 
 from tests.crash.discord.stage import DISCORD
-from tests.crash.run import ROOT, SCALE, Rounds, crash_run
+from tests.crash.run import FORGETS_S, ROOT, SCALE, Rounds, crash_run
 from tests.crash.slack.stage import SLACK
 from tests.crash.web.stage import WEB
 from tests.crash.workers import workers_run
@@ -41,6 +41,12 @@ def main() -> None:
     )
     parser.add_argument(
         "--scale", type=float, default=SCALE, help="of the bot's waits and the lateness of posts"
+    )
+    parser.add_argument(
+        "--forgets",
+        type=float,
+        default=FORGETS_S,
+        help="over slack or the page: seconds after which a quiet thread is forgotten; 0: never",
     )
     parser.add_argument("--broken", default="", help="put this fault into the bot, to see it caught")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a good run too")
@@ -72,6 +78,7 @@ def main() -> None:
         within_s=args.within,
         questions=args.questions,
         pause_s=30.0 if args.within else 0.4,
+        forgets=0 if args.within or args.over == "discord" else args.forgets,
     )
     over = args.over or ("slack" if args.store == "postgres" else "web")
     stage = {"slack": SLACK, "discord": DISCORD, "web": WEB}[over]

@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -40,6 +40,7 @@ from bot.ports.model import Completion, Request, Usage
 from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.wiring.app import DISK_THREADS, utc_now
 from bot.wiring.core import open_core
+from tests.crash.retention import forgetting
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
 from tests.world import core_parts, state_file
@@ -153,6 +154,11 @@ class DyingDisk(PosixDisk):
         super().mkdir(*paths)
         self.step("after")
 
+    def unlink(self, path: Path) -> None:
+        self.step("before")
+        super().unlink(path)
+        self.step("after")
+
 
 class DyingFile:
     def __init__(self, file: File, disk: DyingDisk) -> None:
@@ -226,7 +232,8 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: TurnLi
 
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     with closing(offload), closing(journal_offload), lock_data_folder(args.data):
-        async with anyio.create_task_group() as tasks:
+        forgetful = forgetting(args, disk, offload, journal_offload) if args.forgets else nullcontext()
+        async with forgetful as extensions, anyio.create_task_group() as tasks:
             parts = core_parts(
                 args.data,
                 transport,
@@ -241,13 +248,15 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: TurnLi
                 allowed=lambda event: event.author.id not in (STRANGER, DISCORD_STRANGER),
                 permissions=approvals,
                 **({"store": store} if store else {}),
+                **(extensions.parts if extensions else {}),
             )
             core = await open_core(tasks, parts)
+            receive = core.orchestrator.receive
             tasks.start_soon(announce, transport)
             inside = core.registry, core.slots, core.journal
             live = LiveParts(args.data, model.name, [transport], (), *inside, list, list, {}, list)
             async with stop.draining(live, lambda _: None):
-                await transport.serve(core.orchestrator.receive)
+                await transport.serve(extensions.receiving(receive) if extensions else receive)
             tasks.cancel_scope.cancel()
     if store:
         await store.leave()
@@ -276,6 +285,7 @@ def main(
     parser.add_argument("--brisk", action="store_true", help="short, quick answers")
     parser.add_argument("--stops", action="store_true")
     parser.add_argument("--broken", default="", help="a fault to put into the bot")
+    parser.add_argument("--forgets", type=float, default=0, help="what is quiet so many seconds")
     parser.add_argument("--die-at", type=int, default=0)
     parser.add_argument("--store", default="", help="the address of a PostgreSQL, instead of files")
     parser.add_argument("--waits", type=float, default=1.0)

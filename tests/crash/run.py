@@ -39,6 +39,11 @@ SCALE = 0.1
 With 0.1 a post is seldom later than the next process; 0.4 and longer rounds put that to the test.
 """
 
+FORGETS_S = 2.0
+"""How long a thread is quiet before it is forgotten: short enough for a run, and longer than most turns."""
+
+DAY_S = 24 * 3600.0
+
 Events = tuple[str, ...]
 
 
@@ -147,6 +152,8 @@ class Rounds:
     """If given, whoever stays in one thread has all outcomes so long after the last death, at the platform's rates."""
     questions: Literal["", "answered", "ignored"] = ""
     """Whether a tool call needs somebody's leave, and whether people give it."""
+    forgets: float = 0
+    """If given, the bot forgets threads that were quiet for so many seconds, and people have theirs forgotten."""
 
     @property
     def late_s(self) -> float:
@@ -243,9 +250,14 @@ async def crash_run(
     report, fate, began = Report(), random.Random(rounds.seed), time.monotonic()
     platform = stage.place(folder, rounds)
     start = partial(child, folder, module=stage.child)
-    write_about(folder, seed=rounds.seed)
+    about = {"seed": rounds.seed, "forgets": rounds.forgets}
+    write_about(folder, **about)
     always = ["--waits", str(rounds.scale), *stage.options]
     always += ["--stops"] if rounds.stops else []
+    last = (
+        [*always, "--forgets", str(DAY_S)] if rounds.forgets else always
+    )  # the judge needs something to read
+    always += ["--forgets", str(rounds.forgets)] if rounds.forgets else []
     always += ["--brisk"] if rounds.within_s else []
     always += ["--asks"] if rounds.questions else []
     ends = random.Random(f"{rounds.seed} ends")
@@ -264,11 +276,11 @@ async def crash_run(
             if number % 10 == 9:
                 say(f"round {number + 1}: {platform.accepted} messages accepted, {platform.posted} posts")
         platform.talking = False
-        write_about(folder, seed=rounds.seed, died_at=time.time(), within_s=rounds.within_s)
-        async with start(port, fate.randrange(1 << 30), *always) as bot:
+        write_about(folder, **about, died_at=time.time(), within_s=rounds.within_s)
+        async with start(port, fate.randrange(1 << 30), *last) as bot:
             if not await drained(bot, platform):
                 report.violations.append(f"drain: {platform.owed} messages still owed")
-        async with start(port, 0, *always) as bot:
+        async with start(port, 0, *last) as bot:
             await meet(bot, Death("time", stage.mend_s), platform, End())
         platform.close()
         tasks.cancel_scope.cancel()

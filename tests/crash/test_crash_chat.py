@@ -11,8 +11,9 @@ import pytest
 
 from tests.crash.discord.stage import DISCORD
 from tests.crash.planted import Lines, Run, broken_rules, copy_of, read, rewrite
-from tests.crash.run import Rounds, Stage, crash_run
+from tests.crash.run import FORGETS_S, Rounds, Stage, crash_run
 from tests.crash.slack.stage import SLACK
+from tests.judge.crash import FORGOTTEN
 from tests.judge.visible import ROW
 from tests.patience import WITHIN_S
 from threads.wording import MAYBE_REPEAT
@@ -31,6 +32,7 @@ class Chat:
     draft: Fields
     elsewhere: Fields
     least_answered: int
+    forgets: float = 0
 
     def answer(self, visible: Lines) -> Fields:
         return next(filter(self.is_answer, visible))
@@ -59,6 +61,7 @@ CHATS = {
         {"tag": {}},
         {"root": "1000000000.000000"},
         least_answered=6,
+        forgets=0.7,
     ),
     "discord": Chat(
         DISCORD,
@@ -79,7 +82,7 @@ def chat(request: pytest.FixtureRequest) -> Chat:
 @pytest.fixture(scope="module")
 async def good(chat: Chat, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp(chat.stage.name)
-    rounds = Rounds(3, seed=5, mean_s=0.7, threads=4)
+    rounds = Rounds(3, seed=5, mean_s=0.7, threads=4, forgets=chat.forgets)
     return folder, await crash_run(folder, rounds, replace(chat.stage, mend_s=1.5))
 
 
@@ -176,6 +179,43 @@ async def test_a_bot_that_never_looks_for_what_it_missed_is_caught(good, chat, t
 
     rewrite(folder / "sent.jsonl", miss)
     assert "lost" in await broken_rules(folder, chat.stage.judge)
+
+
+async def test_a_history_may_be_gone_only_where_a_thread_was_quiet_for_its_time(good, chat, tmp_path):
+    folder = copy_of(good, tmp_path)
+    for log in folder.glob("data/threads/*/*/log.jsonl"):
+        log.unlink()
+    rewrite(folder / "run.json", lambda about: about[0].update(forgets=3600.0))
+    assert "log" in await broken_rules(folder, chat.stage.judge)
+    rewrite(folder / "run.json", lambda about: about[0].update(forgets=0.0, died_at=0.0))
+    assert "log" in await broken_rules(folder, chat.stage.judge)
+
+
+async def test_what_somebody_had_forgotten_may_be_in_no_file(good, chat, tmp_path):
+    folder, place = copy_of(good, tmp_path), "root" if chat.stage.name == "slack" else "thread"
+    visible = read(folder / "visible.jsonl")
+    answers = list(filter(chat.is_answer, visible))
+    last = next(one for one in answers[::-1] if sum(one[place] == other[place] for other in answers) > 1)
+    wish = ROW.findall(last["text"])[0][2]
+    last["text"] = f"{FORGOTTEN} of this thread: 1 message and 0 files."
+    rewrite(folder / "visible.jsonl", lambda lines: lines.__setitem__(slice(None), visible))
+
+    def say_it_late(sent: Lines) -> None:
+        next(one for one in sent if one["token"] == wish)["said_at"] += 3600.0
+
+    rewrite(folder / "sent.jsonl", say_it_late)
+    assert "told" in await broken_rules(folder, chat.stage.judge)
+
+
+@only_slack
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "rules"), [("greedy", {"context", "log", "lost"}), ("amnesiac", {"twice"})]
+)
+async def test_a_bot_that_forgets_what_it_owes_or_what_it_knows_is_caught(tmp_path, chat, fault, rules):
+    rounds = Rounds(6, seed=5, mean_s=2, threads=10, forgets=FORGETS_S)
+    report = await crash_run(tmp_path, rounds, replace(chat.stage, options=("--broken", fault)))
+    assert rules & {violation.partition(":")[0] for violation in report.violations}
 
 
 @only_discord

@@ -11,6 +11,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -38,6 +39,12 @@ CUT_AT_NEWLINE = 3
 """A write that is cut just before its newline leaves a whole line in the sidecar. More of them in a run are not chance."""
 
 
+FORGET, FORGOTTEN = "forget now", "I have erased what I kept"
+"""What a person says to have a thread forgotten, and what they are told when it is."""
+
+HASTE_S = 0.3
+"""How much sooner than after its time a quiet thread may be forgotten: its files are a little older than its outcome."""
+
 MAILBOX = 20
 """How many messages wait behind the one that is being answered, in a thread of the bot."""
 
@@ -46,6 +53,7 @@ class Judge:
     notes: tuple[str, ...] = (
         *("seconds to the last outcome", "seconds to the last outcome of what was missed"),
         "outcomes after the last death",
+        "forgotten",
         *("look-ups", "look-ups since the last death", "refused look-ups"),
     )
     """Counts that are reported and are not violations."""
@@ -55,6 +63,7 @@ class Judge:
         about = json.loads((folder / "run.json").read_bytes())
         self.died_at, self.within_s = about.get("died_at", 0.0), about.get("within_s", 0.0)
         self.clock: float = about["clock"]
+        self.forgets: float = about.get("forgets", 0.0)
         self.violations: list[str] = []
         self.counts: Counter[str] = Counter()
         self.sent: dict[str, Fields] = {}
@@ -87,6 +96,7 @@ class Judge:
         for key in self.settled:
             if self.settled[key]["outcome"] == "answered" and not self.sent[key]["command"]:
                 self.check_context(key)
+        self.check_forgotten()
         for path in self.data.rglob("*.broken"):
             good = [line for line in path.read_bytes().split(b"\n") if intact(line)]
             if len(good) > CUT_AT_NEWLINE:
@@ -296,8 +306,65 @@ class Judge:
             if line["kind"] == "settled":
                 ends[key_of(thread, line["message_id"])] = line["outcome"]
         for key, end in self.settled.items():
-            if end["thread_id"] == thread and ends.get(key) != end["outcome"]:
+            forgotten = key not in ends and self.may_be_forgotten(key)
+            if end["thread_id"] == thread and ends.get(key) != end["outcome"] and not forgotten:
                 self.fault("log", f"{key} is {end['outcome']} in the journal, {ends.get(key)} in the log")
+
+    def may_be_forgotten(self, key: str) -> bool:
+        """Return whether nothing has to be known of a message: its thread was quiet since, or somebody wished it.
+
+        A thread is quiet while nothing is owed there: from its last outcome until a message was taken.
+        """
+        if not self.forgets:
+            return False
+        end = self.settled[key]
+        if any(instant(end) <= told for _, told in self.wishes.get(end["thread_id"], ())):
+            return True
+        quiet_since = instant(end)
+        for taken, ended in self.owed.get(end["thread_id"], ()):
+            if ended > quiet_since and taken - quiet_since >= self.forgets - HASTE_S:
+                return True
+            quiet_since = max(quiet_since, ended)
+        return (
+            self.died_at - quiet_since >= self.forgets - HASTE_S
+        )  # after that nothing is forgotten by itself
+
+    @cached_property
+    def owed(self) -> dict[str, list[tuple[float, float]]]:
+        """When something was owed in each thread: from when a message was taken to its outcome."""
+        found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for key, end in self.settled.items():
+            ended = instant(end)
+            found[end["thread_id"]].append((min(self.taken_at(key, ended), ended), ended))
+        return {thread: sorted(spans) for thread, spans in found.items()}
+
+    def taken_at(self, key: str, otherwise: float) -> float:
+        """Return when the bot took a message: it wrote that down, or acknowledged it right after."""
+        acked = self.sent.get(key, {}).get("acked_at")
+        return self.received_at.get(key) or (acked + self.clock if acked else otherwise)
+
+    @cached_property
+    def wishes(self) -> dict[str, list[tuple[float, float]]]:
+        """From when to when people had each thread forgotten: in between it was done."""
+        found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for key, posts in self.shown.items():
+            if FORGOTTEN in posts[0]["text"] and key in self.settled:
+                said_at = self.sent[key]["said_at"] + self.clock
+                taken = max(said_at, self.taken_at(key, said_at) - HASTE_S)
+                found[self.settled[key]["thread_id"]].append((taken, instant(self.settled[key])))
+        return found
+
+    def check_forgotten(self) -> None:
+        """Check that nothing that people had forgotten is in any file of the bot."""
+        gone = {
+            self.token(key): key
+            for key, end in self.settled.items()
+            if any(instant(end) <= wished for wished, _ in self.wishes.get(end["thread_id"], ()))
+        }
+        self.counts["forgotten"] = len(gone)
+        for path in (path for path in self.data.rglob("*") if path.is_file()):
+            for token in gone.keys() & tokens(path.read_bytes().decode("utf-8", "replace")):
+                self.fault("told", f"{gone[token]} was forgotten, and {path.relative_to(self.data)} has it")
 
     def thread_in(self, folder: Path) -> str:
         """Return the thread whose conversation is in *folder*."""
@@ -319,7 +386,8 @@ class Judge:
         folder = self.data / "threads" / transport / quote(slug, safe=":").replace(":", "~")
         mark = f'"source":"{sent["id"]}"'.encode()
         names = ("context.jsonl", "context.old.jsonl")
-        if not any(mark in path.read_bytes() for name in names if (path := folder / name).exists()):
+        found = any(mark in path.read_bytes() for name in names if (path := folder / name).exists())
+        if not found and not self.may_be_forgotten(key):
             self.fault("context", f"{key} was answered and is not in its conversation")
 
 

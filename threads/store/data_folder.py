@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from string import ascii_letters, digits
@@ -75,19 +75,19 @@ def recent_threads(
     oldest, found = now() - within_s, list[tuple[float, ThreadId]]()
     folder = data / "threads" / plain(transport)
     for entry in os.scandir(folder) if folder.is_dir() else ():
-        parts = [unquote(part) for part in entry.name.split("~")]
+        changed_at = _changed_at(entry.path)
+        parts = [unquote(part) for part in entry.name.split("~")] if changed_at >= oldest else []
         thread = ThreadId(transport, *parts) if len(parts) == len(("workspace", "channel", "root")) else None
         if thread and thread_folder(data, thread).name == entry.name:
-            changed_at = _changed_at(folder / entry.name / "context.jsonl")
-            found += [(changed_at, thread)] if changed_at >= oldest else []
+            found.append((changed_at, thread))
     return [thread for _, thread in sorted(found, key=lambda pair: pair[0], reverse=True)[:most]]
 
 
-def _changed_at(path: Path) -> float:
+def _changed_at(folder: str) -> float:
     try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        pass  # a thread without a conversation yet
+        for path in (f"{folder}/context.jsonl", folder):  # what is left of a forgotten one has its age
+            with suppress(FileNotFoundError):
+                return os.stat(path).st_mtime  # noqa: PTH116 - once for each of 100,000
     except OSError as error:
         log.warning("thread.passed_over: %s", error)
     return -math.inf

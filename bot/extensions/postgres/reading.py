@@ -203,7 +203,7 @@ class PostgresReader:
                 file.place()
         return len(stored)
 
-    def spending(self, month: str = "", having: Sequence[bytes] = ()) -> list[Iterable[bytes]]:
+    def spending(self, month: str = "", having: Sequence[bytes] = (), _: str = "") -> list[Iterable[bytes]]:
         if self._rows(SPENT) == [(False,)]:
             return []
         since = f"{month}-01" if month else "-infinity"
@@ -214,7 +214,7 @@ class PostgresReader:
         return self._rows(ACCOUNTS)
 
     def audit(
-        self, since: str = "", having: Sequence[bytes] = (), wait: Wait | None = None
+        self, since: str = "", having: Sequence[bytes] = (), wait: Wait | None = None, _: str = ""
     ) -> Iterator[bytes]:
         after = 0
         while True:

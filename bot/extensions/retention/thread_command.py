@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 
 from bot.extensions.retention.forgotten import FILES, ForgottenFile, Receipt, note, open_list
 from bot.extensions.retention.thread_parts import PARTS, erase
@@ -65,6 +65,8 @@ def _count(host: Host, thread: ThreadId) -> tuple[set[str], dict[str, int]]:
 
 def _erase(host: Host, thread: ThreadId) -> None:
     folder = thread_folder(host.settings.data, thread)
+    with suppress(FileNotFoundError):  # a line of the journal that was torn may be of any thread
+        host.disk.unlink(host.settings.data / "journal.jsonl.broken")
     if folder.is_dir():
         erase(host.disk, folder, PARTS)
     if host.settings.store.kind == FILES:

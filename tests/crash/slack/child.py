@@ -19,6 +19,7 @@ from bot.extensions.postgres.store import PostgresStore
 from bot.routing import admission
 from bot.wiring.app import utc_now
 from tests.crash import child
+from tests.crash.retention import FORGETTING_WRONGLY
 from tests.crash.rows import Rows
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN
 from threads.model import TurnLimits
@@ -43,7 +44,7 @@ from transports.slack.post.posting import Posting
 def slack(args: argparse.Namespace, disk: Disk, store: PostgresStore | None) -> Slack:
     hurry(args.waits)
     if args.broken:
-        BROKEN[args.broken]()
+        (BROKEN | FORGETTING_WRONGLY)[args.broken]()
 
     async def recent(within_s: float, most: int):
         return await anyio.to_thread.run_sync(recent_threads, args.data, "slack", within_s, most)

@@ -21,6 +21,7 @@ from tests.crash.child import STRANGER
 from tests.crash.slack.faults import SlackChance
 from tests.fakes.slack import Delivery, FakeSlack, File, Message, Said
 from tests.fakes.slack.records import BOT_USER, Json
+from tests.judge.crash import FORGET, FORGOTTEN
 from tests.judge.slack import SlackJudge
 
 ACK_BUDGET_S = 0.6
@@ -114,8 +115,10 @@ class Place(ChatPlatform):
         pause_s: float,
         channels: tuple[str, ...] = CHANNELS,
         people: tuple[str, ...] = PEOPLE,
+        forgets: float = 0,
         **given: Any,
     ) -> None:
+        self._forgets = forgets
         chance = SlackChance(random.Random(f"{seed} faults"), late_s, self._refused)
         super().__init__(folder, chance, seed=seed, crowd=crowd, pause_s=pause_s, people=people)
         self._channels = channels
@@ -236,8 +239,34 @@ class Place(ChatPlatform):
             )
         elif kind < 0.32:
             self._press(user, channel, root.root)
+        elif kind < 0.4 and self._forgets:
+            await self._forget(number, count, user, root, person)
         else:
             self._say(number, count, user, channel, root.root, person)
+
+    async def _forget(self, number: str, count: int, user: str, root: Spoken, person: random.Random) -> None:
+        """Have the thread forgotten, mostly once all is answered; afterwards Slack delivers all of it again."""
+        before = [one for one in self._spoken if (one.channel, one.root) == (root.channel, root.root)]
+        if person.random() < 0.8:
+            await self._wait_for_answer(lambda: all(map(self._is_settled, before)))
+        self._say(number, count, user, root.channel, root.root, person, command=FORGET)
+        await self._wait_for_answer(lambda: self._is_forgotten(root))
+        for one in before if self._is_forgotten(root) else ():
+            for delivery in (event for said in one.said for event in said.events):
+                self._slack.redeliver(delivery)
+
+    def _is_quiet(self, channel: str, root: str) -> bool:
+        """Whether the bot may know nothing of a thread any more, so that it has to be mentioned."""
+        last = max(one.at for one in self._spoken if (one.channel, one.root) == (channel, root))
+        return bool(self._forgets) and time.monotonic() - last > self._forgets / 2
+
+    def _is_settled(self, spoken: Spoken) -> bool:
+        self._journal.look()
+        return any(said.ts in self._journal.settled for said in spoken.said)
+
+    def _is_forgotten(self, root: Spoken) -> bool:
+        thread = self._slack.thread(root.channel, root.root)
+        return any(message.ours and FORGOTTEN in str(_seen(message)["text"]) for message in thread)
 
     def _say(
         self,
@@ -252,9 +281,18 @@ class Place(ChatPlatform):
         slack, token = self._slack, f"t{number}m{count:03}"
         joined = bool(root) and self._answered(channel, root)
         named = channel[0] == "C" and (
-            not root or bool(command) or person.random() < (0.2 if joined else 0.8)
+            not root
+            or bool(command)
+            or person.random() < (0.2 if joined else 0.8)
+            or self._is_quiet(channel, root)
         )
-        text = f"/{command} {token}" if command else f"please answer {token}"
+        text = (
+            f"/{command}"
+            if command == FORGET
+            else f"/{command} {token}"
+            if command
+            else f"please answer {token}"
+        )
         odd = not command and person.random() < 0.1
         wire = f"<@{BOT_USER}> {text}" if named else text
         quiet = not slack.sockets.links and person.random() < 0.5
