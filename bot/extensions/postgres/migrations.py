@@ -23,7 +23,7 @@ SQL = files(__package__).joinpath("sql")
 STEPS = sum(entry.name[0].isdigit() for entry in SQL.iterdir())
 """The number of files of tables: `sql/0001.sql` and so on."""
 
-FUNCTIONS = 3
+FUNCTIONS = 4
 """The version of `sql/functions.sql`. A change there raises it."""
 
 
@@ -40,6 +40,7 @@ def migrate(dsn: str) -> None:
         if connection.execute("SELECT FROM meta WHERE functions < %s", (FUNCTIONS,)).fetchone() is not None:
             connection.execute(SQL.joinpath("functions.sql").read_bytes())
             connection.execute("UPDATE meta SET functions = %s", (FUNCTIONS,))
+        connection.execute("SELECT make_months()")
         if moved := connection.execute("SELECT moved_to FROM meta WHERE moved_to IS NOT NULL").fetchone():
             raise ConfigInvalid(f"The store was moved to {moved[0]}; name that in the settings (`store`).")
 
