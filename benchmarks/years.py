@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -47,9 +48,11 @@ END $$
 """
 # Each line has its checksum: no report leaves one out as damaged.
 GIVEN = """
-CREATE FUNCTION pg_temp.line(body text) RETURNS json LANGUAGE sql IMMUTABLE AS $$
-    SELECT (body || ',"crc":"' || lpad(to_hex(crc32(convert_to(body, 'UTF8'))), 8, '0') || '"}')::json $$;
-CREATE TEMP TABLE given AS
+CREATE FUNCTION checked(body text) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN body || ',"crc":"' || lpad(to_hex(crc32(convert_to(body, 'UTF8'))), 8, '0') || '"}';
+END $$;
+CREATE UNLOGGED TABLE given AS
 SELECT n, at, iso, id, 'slack:T1:C1:' || root AS thread, 'slack:T1:C1:' || id AS key, md5(n::text) AS hash,
     format('{"thread_id":"slack:T1:C1:%s","message_id":"%s","seq":%s,"at":"%s","v":1', root, id, n, iso) AS head,
     to_char(at AT TIME ZONE 'UTC', 'YYYYMM')::bigint * 10000000000 + n * 2 AS seq,
@@ -60,40 +63,45 @@ FROM (
         floor(extract(epoch FROM at)) || '.' || lpad((n % 1000000)::text, 6, '0') AS id,
         CASE WHEN n % 100 = 0 THEN 'long' ELSE (n / 1000 * 20 + n % 20)::text || '.0' END AS root
     FROM (
-        SELECT n, now() - ({messages} - n) * (interval '{months} months' / {messages}) AS at FROM generate_series(1, {messages}) n
+        SELECT n, now() - ({messages} - n) * (interval '{months} months' / {messages}) AS at
+        FROM generate_series(1, {messages}) n
     ) o
 ) g
 """
-THREADS = "INSERT INTO thread (id, epoch, changed_at) SELECT thread, 1, max(at) FROM given GROUP BY thread"
-MESSAGES = """
+ROWS = (
+    "INSERT INTO thread (id, epoch, changed_at) SELECT thread, 1, max(at) FROM given GROUP BY thread",
+    """
 INSERT INTO message (key, thread, received, started, intent, posted, settled, at, settled_at, outcome)
 SELECT key, thread,
-    pg_temp.line(head || ',"author":{"id":"U' || n % 500 || '","name":"ann","roles":[]},"text":"' || repeat(left(hash, 9) || ' ', 40)
-        || '","sent_at":"' || iso || '","via":"direct","files":[],"alias":"","stale":false,"reply_address":"","unsure":false,'
-        '"quoted":"","replaces":"","kind":"received"'),
-    pg_temp.line(head || ',"attempt":1,"correlation_id":"' || left(hash, 8) || '","asked":[],"kind":"started"'),
-    pg_temp.line(head || ',"text":"' || repeat(right(hash, 9) || ' ', 70)
+    checked(head || ',"author":{"id":"U' || n % 500 || '","name":"ann","roles":[]},"text":"'
+        || repeat(left(hash, 9) || ' ', 40) || '","sent_at":"' || iso || '","via":"direct","files":[],"alias":"",'
+        '"stale":false,"reply_address":"","unsure":false,"quoted":"","replaces":"","kind":"received"'),
+    checked(head || ',"attempt":1,"correlation_id":"' || left(hash, 8) || '","asked":[],"kind":"started"'),
+    checked(head || ',"text":"' || repeat(right(hash, 9) || ' ', 70)
         || '","post":"reply","outcome":"answered","code":"","ways":[],"mentions":[],"kind":"intent"'),
-    pg_temp.line(head || ',"platform_id":"p' || id || '","kind":"posted"'),
-    pg_temp.line(head || ',"outcome":"' || outcome || '","by":"","alias":"","logged":0,"interrupted":false,"shown":"",'
+    checked(head || ',"platform_id":"p' || id || '","kind":"posted"'),
+    checked(head || ',"outcome":"' || outcome || '","by":"","alias":"","logged":0,"interrupted":false,"shown":"",'
         '"spent":{"model":"anthropic/claude","tokens":4000,"cached":0.5,"cost_usd":0.01},"kind":"settled"'),
     at, at + interval '5 s', outcome
 FROM given, LATERAL (SELECT CASE WHEN n % 20000 = 1 THEN 'dead_letter' ELSE 'answered' END AS outcome) o ORDER BY n
-"""
-SPENDING = """
-INSERT INTO spending (seq, at, line) SELECT seq + o, at + o * interval '4 s', pg_temp.line('{"seq":' || seq + o || ',' || call || CASE o
+""",
+    """
+INSERT INTO spending (seq, at, line)
+SELECT seq + o, at + o * interval '4 s', checked('{"seq":' || seq + o || ',' || call || CASE o
     WHEN 0 THEN ',"micros":90000,"pace":null,"kind":"reserve"'
     ELSE ',"usage":{"input":900,"output":300,"cache_read":3000,"cache_write":0,"cache_write_1h":0,"hidden":0},'
         '"micros":10000,"outcome":"ok","reserve":' || seq || ',"kind":"commit"' END)
 FROM given, generate_series(0, 1) o ORDER BY n, o
-"""
-AUDIT = """
-INSERT INTO audit (at, line, digest) SELECT at, pg_temp.line(format('{"at":"%s","kind":"retry","thread_id":"%s","message_id":"%s",'
-    '"author":"","details":{"event":"model.retry","error":"provider_overloaded","attempt":1,"wait_s":"0.6"},'
-    '"correlation_id":"%s","worker":"host:1","v":1', iso, thread, id, left(hash, 8))), sha256(key::bytea)
+""",
+    """
+INSERT INTO audit (at, line, digest) SELECT at, checked(format(
+    '{"at":"%s","kind":"retry","thread_id":"%s","message_id":"%s","author":"","details":{"event":"model.retry",'
+    '"error":"provider_overloaded","attempt":1,"wait_s":"0.6"},"correlation_id":"%s","worker":"host:1","v":1',
+    iso, thread, id, left(hash, 8))), sha256(key::bytea)
 FROM given WHERE n % 2 = 0 ORDER BY n
-"""
-STEPS = (MAKE_MONTHS, GIVEN, THREADS, MESSAGES, SPENDING, AUDIT, "VACUUM ANALYZE")
+""",
+)
+END = "DROP TABLE given; DROP FUNCTION checked"
 SOME = (
     "SELECT m.thread, substring(key FROM '[^:]*$'), started->>'correlation_id', posted->>'platform_id' "
     "FROM message m WHERE seq = (SELECT max(seq) / 2 + 1 FROM message)"
@@ -125,11 +133,18 @@ class TimedReader(PostgresReader):
 
 def fill(dsn: str, messages: int) -> None:
     """Fill an empty database, with a partition for each month."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("SET synchronous_commit = off")
-        for step in STEPS:
-            for statement in (step.replace("{messages}", str(messages)).replace("{months}", str(MONTHS))).split(";\n"):
-                connection.execute(statement.encode())
+
+    def run(*statements: str) -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("SET synchronous_commit = off")
+            for one in statements:
+                filled = one.replace("{messages}", str(messages)).replace("{months}", str(MONTHS))
+                connection.execute(filled.encode())
+
+    run(MAKE_MONTHS, GIVEN)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(run, ROWS))
+    run(END, "VACUUM ANALYZE")
 
 
 def answers(dsn: str) -> dict[str, Callable[[PostgresReader], object]]:
@@ -169,14 +184,19 @@ def main(store: str, messages: int) -> None:
     with Server() as server:
         dsn, began = server.new_database(), time.perf_counter()
         fill(dsn, messages)
-        shown.add(store, Figure(f"{messages:,} messages stored", time.perf_counter() - began, "s", at_most=180))
+        shown.add(
+            store, Figure(f"{messages:,} messages stored", time.perf_counter() - began, "s", at_most=180)
+        )
         for what, ask in answers(dsn).items():
             with closing(TimedReader(dsn, Path("/nowhere"))) as reader:
                 ask(reader)  # the server has read the pages once
                 began, reader.spent = time.perf_counter(), 0.0
                 ask(reader)
                 took = (time.perf_counter() - began) * 1000
-                shown.add(store, Figure(what, reader.spent * 1000, "ms", at_most=MOST_MS, note=f"{took:,.0f} ms in all"))
+                shown.add(
+                    store,
+                    Figure(what, reader.spent * 1000, "ms", at_most=MOST_MS, note=f"{took:,.0f} ms in all"),
+                )
     shown.print()
 
 

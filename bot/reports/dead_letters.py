@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bot.reports.line_reader import Damage
-from bot.reports.thread import entries, in_json, waiting
+from bot.reports.line_reader import Damage, records
+from bot.reports.thread import in_json, waiting
 from bot.store.reader import Reader, Thread
+from threads.log import entry_adapter
 
 _ENDED = b'"outcome":"dead_letter"'
 
@@ -40,11 +41,12 @@ def dead_letters(
 
 
 def _in_thread(reader: Reader, thread: Thread) -> Iterator[DeadLetter]:
-    settled = entries(reader, thread, Damage(), having=[_ENDED])
+    lines = [*reader.log(thread)]
+    settled = records(lines, entry_adapter(), Damage(), [_ENDED])
     ended_at = {entry.message_id: entry.at for entry in settled if entry.kind == "settled"}
     if not ended_at:
         return
-    recorded = [*entries(reader, thread, Damage(), having=[*map(in_json, ended_at)])]
+    recorded = [*records(lines, entry_adapter(), Damage(), [*map(in_json, ended_at)])]
     again = {_original(one.message_id): "in line" for one in waiting(reader, thread.name)}
     again |= {_original(entry.message_id): entry.outcome for entry in recorded if entry.kind == "settled"}
     for entry in recorded:

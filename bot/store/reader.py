@@ -39,7 +39,8 @@ class Reader(Protocol):
     """Reads a store beside running bots. It takes no lock and changes nothing. All methods raise OSError.
 
     Lines come without their newline. *having* limits them to lines with one of these byte strings, although others
-    may come too. With *wait* the lines never end: after the last one it waits and looks again.
+    may come too. Each is an id in the form that it has inside a JSON string: a database finds ids, and no other text.
+    With *wait* the lines never end: after the last one it waits and looks again.
     """
 
     def close(self) -> None: ...
@@ -53,11 +54,17 @@ class Reader(Protocol):
         ...
 
     def holding(self, pieces: Sequence[bytes]) -> Sequence[Thread]:
-        """Return the threads whose history may contain one of these byte strings."""
+        """Return the threads whose history may contain one of these byte strings.
+
+        Each is the id of a message, of a turn or of a post, or an outcome with its name: ``"outcome":"dead_letter"``.
+        """
         ...
 
     def journal(self, having: Sequence[bytes] = (), thread: str = "") -> Iterator[bytes]:
-        """Return the lines of the journal, of all threads or at least of that one."""
+        """Return the lines of the journal: of all threads, or at least what that one owes and its last messages.
+
+        *having* are ids of messages, of turns (their references) or of posts.
+        """
         ...
 
     def log(self, thread: Thread, last: int | None = None, wait: Wait | None = None) -> Iterator[bytes]:
@@ -81,7 +88,7 @@ class Reader(Protocol):
         ...
 
     def spending(self, month: str = "", having: Sequence[bytes] = ()) -> Sequence[Iterable[bytes]]:
-        """Return the lines of the ledger from a month on, in parts that are read one by one."""
+        """Return the lines of the ledger from a month on, in parts that are read one by one; *having* are turns."""
         ...
 
     def accounts(self) -> Iterable[Sequence[object]]:
@@ -91,7 +98,10 @@ class Reader(Protocol):
     def audit(
         self, since: str = "", having: Sequence[bytes] = (), wait: Wait | None = None
     ) -> Iterator[bytes]:
-        """Return the lines of the audit from the day of *since* (UTC, ISO 8601) on."""
+        """Return the lines of the audit from the day of *since* (UTC, ISO 8601) on.
+
+        *having* are ids of threads or messages, or references of turns.
+        """
         ...
 
 

@@ -211,7 +211,7 @@ class PostgresReader:
                 continue
             if since == "-infinity":
                 yield from self._imported(thread, last, len(rows))
-                [[since]] = self._rows(NOW)
+                [[since]] = self._rows(NOW) if wait else [[since]]
                 seen += [seq for seq, *_ in rows]
                 rows = rows if last is None else rows[-last:]
             for seq, *records in rows:

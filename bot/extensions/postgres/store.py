@@ -40,7 +40,7 @@ COLLECT_EVERY_S = 600.0
 BEGUN = (
     "WITH asked (thread, before) AS (VALUES (%s, %s)) SELECT "
     "EXISTS (SELECT FROM message m WHERE m.thread = asked.thread AND (m.outcome IS NULL OR m.started IS NOT NULL) "
-    "AND (before = '' OR COALESCE(m.received->>'sent_at', '') <= before)) "
+    """AND (before = '' OR split_part(split_part(m.received::text, '"sent_at":"', 2), '"', 1) <= before)) """
     "OR before = '' AND EXISTS (SELECT FROM context c WHERE c.thread = asked.thread) FROM asked"
 )
 """A message that was only refused, or only a command, opens no thread. What came from files may have no messages."""

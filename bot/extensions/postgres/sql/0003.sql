@@ -5,6 +5,12 @@
 -- that is sent again comes to the same partition. The ledger's month is its number. Numbers of a month begin with it, as
 -- in 202612 0000000000, so that one that is sent again is found in one partition, and still is unique over all.
 
+-- When a thread's history last grew: a list of threads reads no message. First of all: whoever writes locks the thread
+-- before the message, and must not wait here for what it holds itself.
+ALTER TABLE thread ADD COLUMN told_at timestamptz;
+UPDATE thread t SET told_at = m.at FROM (SELECT thread, max(settled_at) AS at FROM message GROUP BY thread) m
+WHERE m.thread = t.id AND m.at IS NOT NULL;
+
 CREATE SEQUENCE audit_id;
 DO $$
 DECLARE
@@ -67,8 +73,3 @@ CREATE INDEX log_names ON log USING gin ((ARRAY[
     split_part(split_part(line::text, '"platform_id":"', 2), '"', 1),
     split_part(split_part(line::text, '"outcome":"', 2), '"', 1)
 ]));
-
--- When a thread's history last grew. A list of threads reads no message.
-ALTER TABLE thread ADD COLUMN told_at timestamptz;
-UPDATE thread t SET told_at = m.at FROM (SELECT thread, max(settled_at) AS at FROM message GROUP BY thread) m
-WHERE m.thread = t.id AND m.at IS NOT NULL;

@@ -114,6 +114,23 @@ def test_a_worker_of_before_goes_on_with_what_it_has_prepared(before):
         assert old.execute("SELECT count(*) FROM spending").fetchall() == [(5,)]
 
 
+async def test_the_tables_change_behind_a_worker_that_is_writing(before):
+    """It holds its thread when it comes to the message: they would wait for each other in another order."""
+    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    rows(before, "INSERT INTO thread (id, epoch) VALUES ('t', 1) RETURNING 1")
+    rows(before, "INSERT INTO message (key, thread) VALUES ('a:b:c:m1', 't') RETURNING 1")
+    with psycopg.connect(before) as old:
+        old.execute("SELECT FROM thread WHERE id = 't' FOR NO KEY UPDATE")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, migrate, before)
+            with anyio.fail_after(WITHIN_S):
+                while not rows(before, waiting):
+                    await anyio.sleep(0.01)
+            old.execute("UPDATE message SET settled = '{}', settled_at = now()")
+            old.commit()
+    assert rows(before, "SELECT told_at IS NOT NULL FROM thread") == [(True,)]
+
+
 def test_months_are_made_ahead_and_the_ledgers_numbers_begin_with_theirs(dsn):
     for kind in ("audit", "spending"):
         made = {
@@ -130,6 +147,22 @@ def test_months_are_made_ahead_and_the_ledgers_numbers_begin_with_theirs(dsn):
     assert (first, second) == (int(f"{THIS:%Y%m}") * 10**10, first + 100)
     rows(dsn, "SELECT make_months()")
     assert rows(dsn, "SELECT nextval('spending_seq')") == [(first + 200,)], "it is never set back"
+
+
+async def test_two_that_begin_a_month_at_once_draw_no_number_twice(dsn):
+    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+    rows(dsn, "SELECT setval('spending_seq', 101)")
+    with psycopg.connect(dsn) as first:
+        first.execute("SELECT pg_advisory_xact_lock(7777000)")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, rows, dsn, "SELECT make_months()")
+            with anyio.fail_after(WITHIN_S):
+                while not rows(dsn, waiting):
+                    await anyio.sleep(0.01)
+            first.execute("SELECT make_months()")
+            drawn = first.execute("SELECT nextval('spending_seq')").fetchall()
+            first.commit()
+    assert rows(dsn, "SELECT nextval('spending_seq')") > drawn
 
 
 def test_what_came_before_its_month_was_made_moves_in(dsn):
@@ -185,8 +218,8 @@ def spend(dsn, number, at, record):
     return record
 
 
-def call(at, turn="t", model="a/m"):
-    return Call("slack:W:C:1", "U1", turn, model, f"{at:%Y-%m-%d}")
+def call(at, turn):
+    return Call("slack:W:C:1", "U1", turn, "a/m", f"{at:%Y-%m-%d}")
 
 
 def talk(dsn, at):
@@ -196,7 +229,7 @@ def talk(dsn, at):
         usage = Usage(100, 20, 3, 4, 5, 6)
         end = Commit(call=begun.call, usage=usage, micros=70, reserve=begun.seq)
         spend(dsn, number * 2 + 1, at + timedelta(seconds=1), end)
-    spend(dsn, 11, at, Commit(call=call(at, "free", "b/m"), usage=Usage(1, 1), micros=None))
+    spend(dsn, 11, at, Commit(call=call(at, "free"), usage=Usage(1, 1), micros=None))
     spend(dsn, 12, at, Reserve(call=call(at, "lost"), micros=500))
     spend(dsn, 13, at, Grant(scope="thread", key="x", micros=5, by="U1"))
 
@@ -309,6 +342,7 @@ async def test_the_newest_thread_is_the_one_that_was_told_something_last(dsn):
         for number, thread in ((1, OTHER), (2, THREAD), (3, OTHER)):
             await seat.journal.receive(message(number, thread))
             await Seat.until(lambda number=number: len(seat.routed) == number)
+            rows(dsn, "UPDATE thread SET changed_at = '2020-01-01' RETURNING 1")
             await seat.journal.append(seat.routed[-1].settled("refused"))
     with closing(PostgresReader(dsn, Path("/nowhere"))) as reader:
         assert [one.name for one in reader.threads()] == [str(OTHER), str(THREAD)]
