@@ -9,7 +9,7 @@ import click
 
 from benchmarks.figures import Conditions, Report
 
-STORES = ("files",)
+STORES = ("files", "postgres")
 
 
 @click.command()

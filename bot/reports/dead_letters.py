@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.reports.line_reader import Damage
-from bot.reports.thread import entries, in_json, journal
+from bot.reports.thread import entries, in_json, waiting
 from bot.store.reader import Reader, Thread
-from threads.journal.records import Received
 
 _ENDED = b'"outcome":"dead_letter"'
 
@@ -36,21 +35,18 @@ def dead_letters(
 
     Raises `threads.errors.NewerSchema` and OSError.
     """
-    pending = {
-        (r.thread_id, r.message_id) for r in journal(reader, Damage(), ("~",)) if isinstance(r, Received)
-    }
     threads = over(reader.holding([_ENDED]))
-    found = (letter for thread in threads for letter in _in_thread(reader, thread, pending))
+    found = (letter for thread in threads for letter in _in_thread(reader, thread))
     return sorted(found, key=lambda letter: letter.at)
 
 
-def _in_thread(reader: Reader, thread: Thread, pending: set[tuple[str, str]]) -> Iterator[DeadLetter]:
+def _in_thread(reader: Reader, thread: Thread) -> Iterator[DeadLetter]:
     settled = entries(reader, thread, Damage(), having=[_ENDED])
     ended_at = {entry.message_id: entry.at for entry in settled if entry.kind == "settled"}
     if not ended_at:
         return
     recorded = [*entries(reader, thread, Damage(), having=[*map(in_json, ended_at)])]
-    again = {_original(message_id): "in line" for name, message_id in pending if name == thread.name}
+    again = {_original(one.message_id): "in line" for one in waiting(reader, thread.name)}
     again |= {_original(entry.message_id): entry.outcome for entry in recorded if entry.kind == "settled"}
     for entry in recorded:
         if entry.kind == "message" and (at := ended_at.get(entry.message_id)):

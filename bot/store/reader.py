@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from threads.model import Incoming
 
@@ -42,7 +42,8 @@ class Reader(Protocol):
     """Reads a store beside running bots. It takes no lock and changes nothing. All methods raise OSError.
 
     Lines come without their newline. *having* limits them to lines with one of these byte strings, although others
-    may come too. With *wait* the lines never end: after the last one it waits and looks again.
+    may come too. Each is an id in the form that it has inside a JSON string: a database finds ids, and no other text.
+    With *wait* the lines never end: after the last one it waits and looks again.
     """
 
     def close(self) -> None: ...
@@ -54,10 +55,16 @@ class Reader(Protocol):
         """Return the thread with this id, or those whose id ends with it. A link to a message works too."""
 
     def holding(self, pieces: Sequence[bytes]) -> Sequence[Thread]:
-        """Return the threads whose history may contain one of these byte strings."""
+        """Return the threads whose history may contain one of these byte strings.
+
+        Each is the id of a message, of a turn or of a post, or an outcome with its name: ``"outcome":"dead_letter"``.
+        """
 
     def journal(self, having: Sequence[bytes] = (), thread: str = "") -> Iterator[bytes]:
-        """Return the lines of the journal, of all threads or at least of that one."""
+        """Return the lines of the journal: of all threads, or at least what that one owes and its last messages.
+
+        *having* are ids of messages, of turns (their references) or of posts.
+        """
 
     def log(self, thread: Thread, last: int | None = None, wait: Wait | None = None) -> Iterator[bytes]:
         """Return a thread's history, or at least that of its *last* messages."""
@@ -77,7 +84,10 @@ class Reader(Protocol):
     def spending(
         self, month: str = "", having: Sequence[bytes] = (), until: str = LAST
     ) -> Sequence[Iterable[bytes]]:
-        """Return the lines of the ledger from a month to at least another, in parts that are read one by one."""
+        """Return the lines of the ledger from a month to at least another, in parts that are read one by one.
+
+        *having* are turns.
+        """
 
     def accounts(self) -> Iterable[Sequence[object]]:
         """Return the accounts: scope, key and the fields of a `bot.budget.budgets.Total`."""
@@ -85,7 +95,10 @@ class Reader(Protocol):
     def audit(
         self, since: str = "", having: Sequence[bytes] = (), wait: Wait | None = None, until: str = LAST
     ) -> Iterator[bytes]:
-        """Return the lines of the audit from the day of *since* (UTC, ISO 8601) to at least the day *until*."""
+        """Return the lines of the audit from the day of *since* (UTC, ISO 8601) to at least the day *until*.
+
+        *having* are ids of threads or messages, or references of turns.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,9 @@ class Forgotten:
     until: datetime | None = None
 
 
+Kind = Literal["audit", "spending"]
+
+
 class SharedReader(Reader, Protocol):
     """A reader of a store that many workers share. It can also add a message, and erase."""
 
@@ -132,6 +148,12 @@ class SharedReader(Reader, Protocol):
 
     def sizes(self, thread: str) -> Mapping[str, tuple[int, int]]:
         """Return how many pieces and bytes each part of a thread has, without those that have nothing."""
+
+    def months(self, kind: Kind, before: str) -> Sequence[tuple[str, int, int]]:
+        """Return how many lines and bytes each month has before that of a day (UTC), with the day after the month."""
+
+    def drop_months(self, kind: Kind, before: str) -> int:
+        """Drop the lines from before the month of a day (UTC), and return how many they were; sums of calls stay."""
 
     def values(self) -> Iterable[tuple[str, str]]:
         """Return the small values and the texts of the memory, by the name that their file would have."""

@@ -131,8 +131,10 @@ class Database:
             context.NEXT: self.next_generation,
             journal.PENDING: lambda *_: [(0, 0)],
             store.COLLECT_BUCKETS: list,
+            store.MAKE_MONTHS: list,
             store.BEGUN: self.begun,
             workspaces.COLLECT: list,
+            workspaces.NOT_SERVED: lambda _: [],
         }
 
     # the server

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import anyio
+import anyio.to_thread
 import psycopg
 
 import bot.extensions.postgres.worker
@@ -268,7 +269,10 @@ def run_seed(seed: int, folder: Path, checks: frozenset[str] = CHECKS) -> Run:
     async def play() -> Run:
         nonlocal workers
         workers = Workers(seed, folder / str(seed), checks)
-        with patch.object(psycopg.AsyncConnection, "connect", workers.database.connect):
+        with (
+            patch.object(psycopg.AsyncConnection, "connect", workers.database.connect),
+            patch.object(anyio.to_thread, "run_sync", inline),
+        ):
             return await workers.play()
 
     spare = random.Random(f"{seed} spare").choice((0, 2, bot.extensions.postgres.worker.SPARE))

@@ -21,6 +21,12 @@ COUNTS = (
     "SELECT (SELECT count(*) FROM worker WHERE alive_until > clock_timestamp()), "
     "(SELECT count(*) FROM message WHERE settled IS NULL)"
 )
+SIZES = (
+    "SELECT root::regclass::text, sum(bytes)::bigint FROM (SELECT COALESCE(pg_partition_root(c.oid), c.oid) AS root, "
+    "pg_total_relation_size(c.oid) AS bytes FROM pg_class c JOIN pg_class m ON m.oid = 'meta'::regclass "
+    "AND m.relnamespace = c.relnamespace WHERE c.relkind = 'r') t GROUP BY root ORDER BY 2 DESC, 1"
+)
+"""Each table with its indexes and what lies beside it; partitions count under the name of their table."""
 
 POOLED = (
     "The connections go through a pooler that gives each transaction another session. Locks and notifications are "
@@ -33,7 +39,7 @@ class Database:
     """``faults`` are sentences about what loses messages, ``risks`` about what may.
 
     ``workers`` counts the live ones, ``waiting`` the messages without an outcome, and ``connections`` those that the
-    server has, of the ``most`` that it takes.
+    server has, of the ``most`` that it takes. ``sizes`` are the tables with their bytes, the largest first.
     """
 
     version: str
@@ -43,6 +49,7 @@ class Database:
     waiting: int = 0
     connections: int = 0
     most: int = 0
+    sizes: tuple[tuple[str, int], ...] = ()
 
 
 ELSEWHERE = "store.pool_dsn leads to another database than store.dsn."
@@ -65,6 +72,7 @@ def examine(dsn: str, pool_dsn: str = "") -> Database:
             row = one.execute(FACTS).fetchone() or ("", False, False, False, False, 0, 0)
             version, fsync, commits, unsynchronised, has_tables, connections, most = row
             counts = one.execute(COUNTS).fetchone() if has_tables else None
+            sizes = tuple(one.execute(SIZES).fetchall()) if has_tables else ()
             here = one.execute(DATABASE).fetchone()
         if pool_dsn:
             with outages(), psycopg.connect(address(pool_dsn), autocommit=True) as pooler:
@@ -82,4 +90,4 @@ def examine(dsn: str, pool_dsn: str = "") -> Database:
     risk = "A replica is not synchronous: if it is promoted, what was acknowledged last is lost."
     workers, waiting = counts or (0, 0)
     risks = (risk,) if unsynchronised else ()
-    return Database(version, workers, tuple(faults), risks, waiting, connections - 2, most)
+    return Database(version, workers, tuple(faults), risks, waiting, connections - 2, most, sizes)

@@ -10,6 +10,9 @@ from transports.shared.checks import Finding
 
 FIX = "See docs/many-workers.md."
 
+SHOWN = 1_000_000
+"""Bytes from which a table is named."""
+
 
 async def check_store(context: Context) -> Findings:
     try:
@@ -34,3 +37,11 @@ async def check_store(context: Context) -> Findings:
             found = f"PostgreSQL {database.version}, {database.workers} worker{plural}, "
             found += f"{database.connections} of {database.most} connections"
             yield Finding("store", "ok", f"{found}; {waiting if database.waiting else 'nothing waits'}")
+        if database.sizes:
+            total = _bytes(sum(size for _, size in database.sizes))
+            large = [f"{name} {_bytes(size)}" for name, size in database.sizes if size >= SHOWN]
+            yield Finding("store.size", "ok", f"{total} in all; {', '.join(large) or 'no table is large'}")
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"

@@ -40,6 +40,7 @@ def migrate(dsn: str) -> None:
         if connection.execute("SELECT FROM meta WHERE functions < %s", (FUNCTIONS,)).fetchone() is not None:
             connection.execute(SQL.joinpath("functions.sql").read_bytes())
             connection.execute("UPDATE meta SET functions = %s", (FUNCTIONS,))
+        connection.execute("SELECT make_months()")
         if moved := connection.execute("SELECT moved_to FROM meta WHERE moved_to IS NOT NULL").fetchone():
             raise ConfigInvalid(f"The store was moved to {moved[0]}; name that in the settings (`store`).")
 

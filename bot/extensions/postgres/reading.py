@@ -16,7 +16,10 @@ from typing import Any
 
 import psycopg
 
-from bot.store.reader import Forgotten, Thread, Wait, WorkerRow, WorkspaceFile
+from bot.budget.budgets import Call, Commit, Record, Reserve
+from bot.budget.budgets import record_adapter as spending_adapter
+from bot.ports.model import Usage
+from bot.store.reader import Forgotten, Kind, Thread, Wait, WorkerRow, WorkspaceFile
 from threads.journal.records import Ledger, Received, record_adapter
 from threads.log import entry_adapter, log_entries
 from threads.model import Incoming, ThreadId
@@ -43,18 +46,41 @@ LATE_S = 10
 
 MESSAGE = b'"kind":"message"'
 
+LAST = 200
+"""Messages of one thread that its journal tells of, beside those without an outcome."""
+
 RECORDS = ("received", "started", "intent", "posted", "settled")
 TEXTS = ", ".join(f"m.{name}::text" for name in RECORDS)
-ALL_TEXT = f"concat({TEXTS})"
-PIECES = "SELECT FROM unnest(%(pieces)s::text[]) w (piece) WHERE strpos({}, w.piece) > 0"
+
+
+def value(column: str, name: str, place: int = 2) -> str:
+    """Return SQL for the first string of that name in a line, as its index has it, or for the last: *place* -1.
+
+    The text is looked into and not the JSON, which fails at an escaped NUL.
+    """
+    return f"""split_part(split_part({column}::text, '"{name}":"', {place}), '"', 1)"""
+
+
 # Constants only; `json` as text shows \u0000 as these six characters, so no text is refused.
-JOURNAL = (
-    f"SELECT {TEXTS} FROM message m WHERE (%(thread)s = '' OR m.thread = %(thread)s) "  # noqa: S608
-    f"AND (%(pieces)s::text[] = '{{}}' OR m.thread = %(thread)s OR EXISTS ({PIECES.format(ALL_TEXT)})) ORDER BY m.seq"
+NAMED = (
+    "(split_part(m.key, ':', -1) = ANY (%(ids)s) "
+    f"OR m.started IS NOT NULL AND {value('m.started', 'correlation_id')} = ANY (%(ids)s) "
+    f"OR m.posted IS NOT NULL AND {value('m.posted', 'platform_id')} = ANY (%(ids)s))"
 )
+LOG_NAMES = (
+    f"ARRAY[{value('l.line', 'message_id')}, {value('l.line', 'correlation_id', -1)}, "
+    f"{value('l.line', 'platform_id')}, {value('l.line', 'outcome')}]"
+)
+OUTCOME = '"outcome":"'
+OF_THREAD = (
+    "m.key IN (SELECT o.key FROM message o WHERE o.thread = %(thread)s AND o.settled IS NULL UNION "  # noqa: S608
+    f"(SELECT o.key FROM message o WHERE o.thread = %(thread)s ORDER BY o.seq DESC LIMIT {LAST}))"
+)
+JOURNAL = f"SELECT {TEXTS} FROM message m WHERE {{}} ORDER BY m.seq"  # noqa: S608
 ENDED = (
     f"SELECT m.seq, {TEXTS} FROM message m WHERE m.thread = %(thread)s AND NOT m.logged "  # noqa: S608
-    f"AND m.settled_at >= %(since)s::timestamptz - interval '{LATE_S}s' AND m.seq <> ALL (%(seen)s::bigint[]) "
+    f"AND m.settled IS NOT NULL AND m.settled_at >= %(since)s::timestamptz - interval '{LATE_S}s' "
+    "AND m.seq <> ALL (%(seen)s::bigint[]) "
     "ORDER BY m.settled_at DESC, m.seq DESC LIMIT %(most)s"
 )
 LOGGED = "SELECT line::text FROM log WHERE thread = %s ORDER BY n"
@@ -64,13 +90,14 @@ COUNT = (
 )
 CONVERSATION = "SELECT line::text FROM context WHERE thread = %s ORDER BY generation, n"
 THREADS = (
-    "SELECT t.id, "
-    "extract(epoch FROM COALESCE(GREATEST(t.changed_at, max(m.settled_at)), min(m.at), 'epoch'))::float8 "
-    "FROM thread t LEFT JOIN message m ON m.thread = t.id WHERE {} GROUP BY t.id ORDER BY 2 DESC, 1"
+    "SELECT t.id, date_part('epoch', COALESCE(GREATEST(t.changed_at, t.told_at), (SELECT "
+    "COALESCE(max(m.settled_at), min(m.at)) FROM message m WHERE m.thread = t.id), 'epoch')) "
+    "FROM thread t WHERE {} ORDER BY 2 DESC, 1"
 )
 HOLDING = (
-    f"t.id IN (SELECT m.thread FROM message m WHERE EXISTS ({PIECES.format(ALL_TEXT)}) "  # noqa: S608
-    f"UNION SELECT l.thread FROM log l WHERE EXISTS ({PIECES.format('l.line::text')}))"
+    f"t.id IN (SELECT m.thread FROM message m WHERE {NAMED} "  # noqa: S608
+    "UNION SELECT m.thread FROM message m WHERE m.outcome = ANY (%(outcomes)s) "
+    f"UNION SELECT l.thread FROM log l WHERE {LOG_NAMES} && %(names)s::text[])"
 )
 FILES = (
     "SELECT f.path, sum(octet_length(b.data))::bigint FROM file f JOIN blob b USING (sha) "
@@ -79,15 +106,32 @@ FILES = (
 PARTS = "SELECT path, array_agg(sha ORDER BY part) FROM file WHERE thread = %s GROUP BY path"
 PART = "SELECT data FROM blob WHERE sha = %s"
 SPENT = "SELECT EXISTS (SELECT FROM spending)"
-SPENDING = (
-    "SELECT s.line::text FROM spending s WHERE s.at >= %(since)s "  # noqa: S608
-    f"AND (%(pieces)s::text[] = '{{}}' OR EXISTS ({PIECES.format('s.line::text')})) ORDER BY s.at, s.seq"
-)
+SPENDING = "SELECT s.line::text FROM spending s WHERE s.at >= %(since)s AND {} ORDER BY s.at, s.seq"
+TURN = f"{value('s.line', 'turn')} = ANY (%(names)s)"
 ACCOUNTS = "SELECT scope, key, spent, granted, prompt, cached, output, said, day, reserved FROM account"
-AUDIT = (
-    "SELECT a.id, a.line::text FROM audit a WHERE a.at >= %(since)s AND a.id > %(after)s "  # noqa: S608
-    f"AND (%(pieces)s::text[] = '{{}}' OR EXISTS ({PIECES.format('a.line::text')})) ORDER BY a.id"
+AUDIT = "SELECT a.id, a.line::text FROM audit a WHERE a.at >= %(since)s AND a.id > %(after)s ORDER BY a.id"
+AUDIT_LINES = "SELECT a.id, a.line FROM audit a WHERE a.at >= %(since)s AND a.id > %(after)s AND"
+AUDIT_MESSAGE = f'{value("a.line", "message_id")} COLLATE "C"'
+AUDIT_ABOUT = (
+    "SELECT DISTINCT ON (l.id) l.id, l.line::text FROM unnest(%(names)s::text[]) n (name) CROSS JOIN LATERAL ("  # noqa: S608
+    f"{AUDIT_LINES} {value('a.line', 'thread_id')} = n.name "
+    f"UNION ALL {AUDIT_LINES} {value('a.line', 'correlation_id', -1)} = n.name "
+    f"UNION ALL {AUDIT_LINES} {AUDIT_MESSAGE} >= n.name AND {AUDIT_MESSAGE} < n.name || '/'"
+    ") l ORDER BY l.id"
 )
+"""A stage of a playbook has the message's id, a point, and its own name after it."""
+
+MONTHS = (
+    "SELECT to_char(g.month + interval '1 month', 'YYYY-MM-DD'), g.lines, g.size::bigint FROM ("
+    "SELECT date_trunc('month', t.at AT TIME ZONE 'UTC') AS month, count(*) AS lines, "
+    "sum(pg_column_size(t.*)) AS size FROM {} t WHERE t.at < month_of(%s::timestamptz) {} "
+    "GROUP BY 1) g ORDER BY g.month"
+)
+SINGLE = "AND t.seq > -1000000000000000 AND NOT EXISTS (SELECT FROM reservation o WHERE o.seq = t.seq)"
+"""Sums of months that went are no single calls."""
+
+CALLS_BEFORE = "SELECT * FROM calls_before(%s)"
+DROP_MONTHS = "SELECT drop_months(%s, %s, %s, %s, %s)"
 WORKERS = (
     "SELECT w.name, w.version, w.alive_until > clock_timestamp() AND EXISTS (SELECT FROM pg_locks l "
     "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = %s AND l.objid = w.id "
@@ -104,11 +148,16 @@ NOW = "SELECT clock_timestamp()::text"
 
 @dataclass(frozen=True, slots=True)
 class StoredThread:
-    """A thread in the database; ``path`` is where this machine has its files, if it has them."""
+    """A thread in the database. ``data`` is this machine's data folder."""
 
     name: str
-    path: Path
+    data: Path
     changed_at: float = 0.0
+
+    @property
+    def path(self) -> Path:
+        """Where this machine has its files, if it has them."""
+        return thread_folder(self.data, ThreadId.parse(self.name))
 
 
 class PostgresReader:
@@ -154,10 +203,13 @@ class PostgresReader:
         ]
 
     def holding(self, pieces: Sequence[bytes]) -> list[StoredThread]:
-        return self._threads(HOLDING, pieces=_texts(pieces))
+        texts = _texts(pieces)
+        outcomes = [text[len(OUTCOME) : -1] for text in texts if text.startswith(OUTCOME)]
+        return self._threads(HOLDING, names=texts + outcomes, ids=_ids(texts), outcomes=outcomes)
 
     def journal(self, having: Sequence[bytes] = (), thread: str = "") -> Iterator[bytes]:
-        for row in self._stream(JOURNAL, {"pieces": _texts(having), "thread": thread}):
+        which = OF_THREAD if thread else NAMED if having else "true"
+        for row in self._stream(JOURNAL.format(which), {"ids": _ids(_texts(having)), "thread": thread}):
             yield from (line.encode() for line in row if line is not None)
 
     def log(self, thread: Thread, last: int | None = None, wait: Wait | None = None) -> Iterator[bytes]:
@@ -171,7 +223,7 @@ class PostgresReader:
                 continue
             if since == "-infinity":
                 yield from self._imported(thread, last, len(rows))
-                [[since]] = self._rows(NOW)
+                [[since]] = self._rows(NOW) if wait else [[since]]
                 seen += [seq for seq, *_ in rows]
                 rows = rows if last is None else rows[-last:]
             for seq, *records in rows:
@@ -207,7 +259,8 @@ class PostgresReader:
         if self._rows(SPENT) == [(False,)]:
             return []
         since = f"{month}-01" if month else "-infinity"
-        rows = self._stream(SPENDING, {"since": since, "pieces": _texts(having)})
+        which = SPENDING.format(TURN if having else "true")
+        rows = self._stream(which, {"since": since, "names": _texts(having)})
         return [(line.encode() for (line,) in rows)]
 
     def accounts(self) -> list[tuple[Any, ...]]:
@@ -218,9 +271,9 @@ class PostgresReader:
     ) -> Iterator[bytes]:
         after = 0
         while True:
-            wanted = {"since": since[:10] or "-infinity", "after": after, "pieces": _texts(having)}
+            wanted = {"since": since[:10] or "-infinity", "after": after, "names": _texts(having)}
             try:
-                for number, line in self._stream(AUDIT, wanted):
+                for number, line in self._stream(AUDIT_ABOUT if having else AUDIT, wanted):
                     after = number
                     yield line.encode()
             except SessionLost as error:
@@ -262,6 +315,23 @@ class PostgresReader:
         with outages():
             return forget(self._connection, forgotten)
 
+    def months(self, kind: Kind, before: str) -> list[tuple[str, int, int]]:
+        statement = MONTHS.format(kind, "" if kind == "audit" else SINGLE)
+        return [(day, count, size) for day, count, size in self._rows(statement, (before,))]
+
+    def drop_months(self, kind: Kind, before: str) -> int:
+        """Drop the rows from before the month of *before* (a day or an instant, UTC), and return how many they were.
+
+        The running month stays, and what is reserved. What calls did cost stays too: one line by day and model, of
+        nobody; accounts are as they were. Raises `SessionLost` while somebody reads for long: try again later.
+        """
+        with outages(), self._connection.transaction():
+            calls = self._rows(CALLS_BEFORE, (before,)) if kind == "spending" else []
+            places, times = [call[0] for call in calls], [call[2] for call in calls]
+            sums = [_summed(*call[1:]) for call in calls]
+            [[gone]] = self._rows(DROP_MONTHS, (kind, before, places, times, sums))
+        return int(gone)
+
     def _wait_for_server(self, error: SessionLost, wait: Wait | None) -> None:
         """Wait, and connect again if the server is back.
 
@@ -284,7 +354,7 @@ class PostgresReader:
 
     def _threads(self, condition: str, **values: object) -> list[StoredThread]:
         return [
-            StoredThread(name, thread_folder(self._data, ThreadId.parse(name)), changed_at)
+            StoredThread(name, self._data, changed_at)
             for name, changed_at in self._rows(THREADS.format(condition), values)
         ]
 
@@ -303,6 +373,11 @@ def _texts(pieces: Sequence[bytes]) -> list[str]:
     return [piece.decode() for piece in pieces]
 
 
+def _ids(words: Sequence[str]) -> list[str]:
+    """Return the words as keys of messages end with them: after the last colon."""
+    return [word.rpartition(":")[2] for word in words]
+
+
 def _told(records: Sequence[str | None]) -> Iterator[bytes]:
     """Return a settled message as its thread's log would tell it."""
     ledger = Ledger()
@@ -311,3 +386,14 @@ def _told(records: Sequence[str | None]) -> Iterator[bytes]:
     for pending, end in ledger.unlogged.values():
         for entry in log_entries(pending, end):
             yield encode(entry_adapter(), entry).rstrip(b"\n")
+
+
+def _summed(
+    number: int, at: str, day: str, model: str, micros: int | None, usage: Sequence[int | None] | None
+) -> str:
+    """Return the line of the ledger for calls of one day, or for one that nobody counted."""
+    call = Call("", "", "", model, day)
+    record: Record = Reserve(seq=number, at=at, call=call, micros=micros or 0)
+    if usage is not None:
+        record = Commit(seq=number, at=at, call=call, usage=Usage(*(n or 0 for n in usage)), micros=micros)
+    return encode(spending_adapter(), record).decode().rstrip("\n")

@@ -36,12 +36,12 @@ from .workspaces import Workspaces
 log = logging.getLogger(__name__)
 
 COLLECT_EVERY_S = 600.0
-"""Seconds between deletions of file content that no list names."""
+"""Seconds between deletions of file content that no list names, and looks for months to be made."""
 
 BEGUN = (
     "WITH asked (thread, before) AS (VALUES (%s, %s)) SELECT "
     "EXISTS (SELECT FROM message m WHERE m.thread = asked.thread AND (m.outcome IS NULL OR m.started IS NOT NULL) "
-    "AND (before = '' OR COALESCE(m.received->>'sent_at', '') <= before)) "
+    """AND (before = '' OR split_part(split_part(m.received::text, '"sent_at":"', 2), '"', 1) <= before)) """
     "OR before = '' AND EXISTS (SELECT FROM context c WHERE c.thread = asked.thread) FROM asked"
 )
 """A message that was only refused, or only a command, opens no thread. What came from files may have no messages."""
@@ -66,9 +66,14 @@ FIRST_TODAY = (
 
 CLAIM_REPORT = "SELECT claim_report(%s, %s, %s)"
 AUDIT = (
-    "INSERT INTO audit (line, digest) SELECT line::json, sha256(convert_to(line, 'UTF8')) "
-    "FROM unnest(%s::text[]) line ON CONFLICT DO NOTHING"
+    "INSERT INTO audit (at, line, digest) "
+    "SELECT GREATEST(d.begins, LEAST(clock_timestamp(), d.begins + interval '1 day' - interval '1 microsecond')), "
+    "g.line::json, sha256(convert_to(g.line, 'UTF8')) FROM unnest(%s::text[], %s::text[]) g (day, line), "
+    "LATERAL (SELECT (g.day || ' 00:00+00')::timestamptz AS begins) d ON CONFLICT DO NOTHING"
 )
+"""The time is within the line's day: sent again, it comes to the same partition, which knows it."""
+
+MAKE_MONTHS = "SELECT make_months()"
 IDENTIFY = (
     "UPDATE meta m SET identity = i.found, "
     "restored_at = CASE WHEN m.identity <> i.found THEN clock_timestamp() ELSE m.restored_at END "
@@ -144,7 +149,8 @@ class PostgresStore:
 
     async def append_audit(self, lines: Sequence[tuple[str, bytes]]) -> None:
         """Append lines to the audit, each once. The table has their time. Raises OSError."""
-        await self._reader.rows(AUDIT, ([line.decode().rstrip("\n") for _, line in lines],))
+        days = [day for day, _ in lines]
+        await self._reader.rows(AUDIT, (days, [line.decode().rstrip("\n") for _, line in lines]))
 
     async def hold(self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
         await self.worker.hold(role, work, waits)
@@ -166,12 +172,13 @@ class PostgresStore:
         tasks.start_soon(self._collect)
 
     async def _collect(self) -> None:
-        """Delete file content that no list names, copies of it here, and rates that nobody uses, at intervals."""
+        """Delete what nobody names or uses, also copies of files here, and make months ahead; at intervals."""
         while True:
             try:
                 await self._workspaces.collect()
                 await self._workspaces.drop_forgotten(self._data)
                 await self._rates.rows(COLLECT_BUCKETS)
+                await self._rates.rows(MAKE_MONTHS)
             except OSError as error:
                 log.warning("worker.not_collected: %s", error)
             await anyio.sleep(COLLECT_EVERY_S)

@@ -30,7 +30,7 @@ from bot.reports.dead_letters import dead_letters
 from bot.reports.files import FileReader
 from bot.reports.line_reader import Damage
 from bot.reports.thread import journal
-from bot.store.reader import Reader, SharedReader
+from bot.store.reader import Kind, Reader, SharedReader
 from threads.journal.records import Received, Settled
 from threads.model import ThreadId
 
@@ -42,7 +42,7 @@ class Step:
     """One thing to forget: how many ``count`` it is of its ``kind``, and how many bytes.
 
     The kind of a part of a thread is the name of that part; nothing was said there since ``quiet_since``. ``path`` is
-    a file of another kind, and ``ids`` are messages.
+    a file of another kind, ``ids`` are messages, and ``until`` is the day after a month in a store of many workers.
     """
 
     kind: str
@@ -52,6 +52,7 @@ class Step:
     quiet_since: datetime | None = None
     path: Path = Path()
     ids: frozenset[str] = frozenset()
+    until: str = ""
 
 
 def steps(data: Path, rules: Retention, now: datetime) -> Iterator[Step]:
@@ -75,7 +76,9 @@ def steps(data: Path, rules: Retention, now: datetime) -> Iterator[Step]:
 def shared_steps(reader: SharedReader, rules: Retention, now: datetime) -> Iterator[Step]:
     """Return what is due in a store that many workers share. Blocking. Raises OSError."""
     values = dict(reader.values())
-    is_open = open_in(reader, lambda name: values.get(name, "").encode())
+    is_open = asked_in(
+        lambda name: values.get(name, "").encode()
+    )  # a thread that is owed something is not quiet
     for name, since in reader.quiet_threads(now - timedelta(days=1)):
         thread = ThreadId.parse(name)
         if due := _due(thread, now - since, rules, is_open):
@@ -84,6 +87,11 @@ def shared_steps(reader: SharedReader, rules: Retention, now: datetime) -> Itera
                 if part in sizes:
                     yield Step(part, *sizes[part], thread, since)
     yield from _dead_letters(reader, is_open, rules, now)
+    kept: dict[Kind, int | None] = {"audit": rules.audit_days, "spending": rules.spending_days}
+    for kind, days in kept.items():
+        if days is not None:
+            for until, count, size in reader.months(kind, (now - timedelta(days=days)).date().isoformat()):
+                yield Step(kind, count, size, until=until)
 
 
 def _due(thread: ThreadId, age: timedelta, rules: Retention, is_open: Collection[str]) -> list[Part]:
@@ -121,7 +129,12 @@ def _single_calls(path: Path) -> int:
 
 
 def open_in(reader: Reader, value_of: Callable[[str], bytes]) -> frozenset[str]:
-    """Return the threads with a message without an outcome, an open question, or a schedule. Raises OSError.
+    """Return the threads with a message without an outcome, an open question, or a schedule. Raises OSError."""
+    return asked_in(value_of).union(one.thread_id for one in owed(reader))
+
+
+def asked_in(value_of: Callable[[str], bytes]) -> frozenset[str]:
+    """Return the threads with an open question or a schedule. Raises OSError.
 
     *value_of* returns a small value's JSON by its name; one that is missing is blank.
     """
@@ -132,7 +145,7 @@ def open_in(reader: Reader, value_of: Callable[[str], bytes]) -> frozenset[str]:
         if one.get("state") == "open"
     ]
     scheduled = [one["thread"] for one in _members(value_of("schedules"), "schedules")]
-    return frozenset([*(one.thread_id for one in owed(reader)), *asked, *scheduled])
+    return frozenset([*asked, *scheduled])
 
 
 def owed(reader: Reader) -> list[Received]:

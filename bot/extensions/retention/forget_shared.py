@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from pydantic_core import to_json
-
 from bot.budget.budgets import record_adapter as spending_adapter
 from bot.extensions.retention.due import open_in
 from bot.extensions.retention.forget import Found, StillOpen, find_threads, names_them, without_them
 from bot.extensions.retention.forgotten import Receipt
 from bot.extensions.retention.rewritten_lines import without_name
 from bot.extensions.retention.thread_parts import PARTS
-from bot.extensions.retention.whom import PERSONAL, Whom
+from bot.extensions.retention.whom import Whom
 from bot.observe.audit import record_adapter as audit_adapter
 from bot.store.reader import Forgotten, SharedReader
 from threads.log import entry_adapter
@@ -31,7 +29,7 @@ def forget_shared(reader: SharedReader, whom: Whom, now: Callable[[], datetime])
     if whom.thread:
         near = [one for one in reader.find(whom.thread) if one.name == whom.thread]
     else:
-        near = [*reader.holding([to_json(whom.person)]), *reader.threads(PERSONAL)]
+        near = [*reader.threads()]
     threads = {one.name: (ThreadId.parse(one.name), one) for one in near}
     is_open = open_in(reader, lambda name: values.get(name, "").encode())
     found = find_threads(reader, threads.values(), whom, is_open)

@@ -71,7 +71,9 @@ class KeptTogether:
         return await self._host.work(self._take, step)
 
     def _take(self, step: Step) -> bool:
-        assert step.thread
+        if step.thread is None:
+            with closing(self._reader()) as reader:
+                return reader.drop_months("audit" if step.kind == "audit" else "spending", step.until) > 0
         keys = [message_key(step.thread, one) for one in step.ids]
         parts = [] if step.kind == DEAD_LETTERS else [step.kind]
         until = step.quiet_since or self._host.now() - QUIET_THREAD

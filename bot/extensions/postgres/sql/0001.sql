@@ -45,6 +45,8 @@ CREATE TABLE thread (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX thread_owner ON thread (owner) WHERE owner IS NOT NULL;
 
+-- Not partitioned by month, as the audit and spending are: a message goes with its thread when that has been quiet, and
+-- not by its own age, and one unique key over all months is what keeps it from being answered twice.
 CREATE TABLE message (
     seq bigint GENERATED ALWAYS AS IDENTITY,
     key text PRIMARY KEY,

@@ -92,6 +92,7 @@ CREATE OR REPLACE FUNCTION apply(
 DECLARE
     owned text[];
     lost text[];
+    told text[];
 BEGIN
     SELECT array_agg(held.id) INTO owned FROM (
         SELECT t.id FROM thread t JOIN unnest(threads, epochs) g (id, epoch) ON g.id = t.id AND g.epoch = t.epoch
@@ -100,7 +101,7 @@ BEGIN
     lost := ARRAY(SELECT unnest(threads) EXCEPT SELECT unnest(owned));
     -- By its key alone, and nothing that an index has: the planner knows neither the arrays nor a young table, and would
     -- compare each row with each record.
-    UPDATE message m SET
+    WITH changed AS (UPDATE message m SET
         received = COALESCE(g.received::json, m.received),
         started = COALESCE(g.started::json, m.started),
         intent = COALESCE(g.intent::json, m.intent),
@@ -110,9 +111,12 @@ BEGIN
         outcome = g.outcome
     FROM unnest(keys, receipts, starts, intents, posts, endings, outcomes)
         g (key, received, started, intent, posted, settled, outcome)
-    WHERE m.key = g.key AND m.outcome IS NULL AND m.thread <> ALL (lost);
+    WHERE m.key = g.key AND m.outcome IS NULL AND m.thread <> ALL (lost) RETURNING m.thread, g.settled)
+    SELECT array_agg(DISTINCT c.thread) INTO told FROM changed c WHERE c.settled IS NOT NULL;
+    UPDATE thread t SET told_at = clock_timestamp(),
+        changed_at = CASE WHEN t.id = ANY (saved) THEN clock_timestamp() ELSE t.changed_at END
+    WHERE t.id = ANY (told || saved) AND t.id <> ALL (lost);
     IF saved <> '{}' THEN
-        UPDATE thread t SET changed_at = clock_timestamp() WHERE t.id = ANY (saved) AND t.id <> ALL (lost);
         DELETE FROM context c USING unnest(saved, first_places) s (thread, first), thread t
         WHERE t.id = s.thread AND t.id <> ALL (lost)
           AND c.thread = t.id AND c.generation = t.generation AND c.n >= s.first;
@@ -266,6 +270,129 @@ CREATE OR REPLACE FUNCTION collect_buckets() RETURNS void LANGUAGE sql AS $$
     DELETE FROM bucket b WHERE b.at < clock_timestamp() - interval '1 hour'
       AND (starts_with(b.name, 'sender:') OR starts_with(b.name, 'report:'))
       OR b.at < clock_timestamp() - interval '2 days' AND starts_with(b.name, 'first:')
+$$;
+
+-- Makes the partitions of one month, given by its first day, unless they are there. What came for it before moves in.
+-- They are attached when they are ready: that waits for nobody who uses the others.
+CREATE OR REPLACE FUNCTION make_month(month date) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    one record;
+    name text;
+BEGIN
+    FOR one IN SELECT g.kind, g.key, g.more, g.begins, g.ends FROM (SELECT (month + interval '1 month')::date AS next) n,
+        LATERAL (VALUES
+            ('audit', 'at', ', UNIQUE (digest)', month || ' 00:00+00', n.next || ' 00:00+00'),
+            ('spending', 'seq', '', first_number(month)::text, first_number(n.next)::text)
+        ) g (kind, key, more, begins, ends)
+    LOOP
+        name := one.kind || to_char(month, '_YYYY_MM');
+        CONTINUE WHEN to_regclass(name) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I (LIKE %I%s)', name, one.kind, one.more);
+        EXECUTE format(
+            'WITH moved AS (DELETE FROM %1$I WHERE %2$I >= %3$L AND %2$I < %4$L RETURNING *) INSERT INTO %5$I SELECT * FROM moved',
+            one.kind || '_default', one.key, one.begins, one.ends, name
+        );
+        EXECUTE format(
+            'ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', one.kind, name, one.begins, one.ends
+        );
+    END LOOP;
+END
+$$;
+
+-- The first number of the ledger in a month.
+CREATE OR REPLACE FUNCTION first_number(month date) RETURNS bigint LANGUAGE sql AS $$
+    SELECT to_char(month, 'YYYYMM')::bigint * 10000000000
+$$;
+
+-- Makes the partitions of the running month and of two more, and lets the numbers of the ledger begin with the month.
+CREATE OR REPLACE FUNCTION make_months() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    month CONSTANT date := date_trunc('month', clock_timestamp() AT TIME ZONE 'UTC');
+    number CONSTANT bigint := first_number(month);
+BEGIN
+    IF to_regclass('spending' || to_char(month + interval '2 months', '_YYYY_MM')) IS NULL
+        OR EXISTS (SELECT FROM spending_seq s WHERE s.last_value < number)
+    THEN
+        PERFORM set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(7777000);
+        PERFORM make_month((month + n * interval '1 month')::date) FROM generate_series(0, 2) n;
+        -- Only under the lock: a number that is set back would be drawn twice.
+        PERFORM setval('spending_seq', number, false) FROM spending_seq s WHERE s.last_value < number;
+    END IF;
+END
+$$;
+
+-- The beginning of the month of `before`, or of the running one: what is older may go.
+CREATE OR REPLACE FUNCTION month_of(before timestamptz) RETURNS timestamptz LANGUAGE sql AS $$
+    SELECT date_trunc('month', LEAST(before, clock_timestamp()), 'UTC')
+$$;
+
+-- Returns the calls before the month of `before`, for `drop_months` in the same transaction: those that were counted as
+-- sums by day and model, and one by one those whose cost nobody counted, without `usage`. Lines that cannot be read are
+-- left out.
+CREATE OR REPLACE FUNCTION calls_before(before timestamptz) RETURNS TABLE (
+    place bigint, number bigint, at text, day text, model text, micros bigint, usage bigint[]
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(7777000);
+    RETURN QUERY WITH lines AS (
+        SELECT s.seq, CASE WHEN strpos(s.line::text, '\u0000') = 0 THEN s.line END AS line FROM spending s
+        WHERE s.at < month_of(before) AND s.seq > -1000000000000000
+          AND NOT EXISTS (SELECT FROM reservation r WHERE r.seq = s.seq)
+    ), calls AS MATERIALIZED (
+        SELECT l.seq, l.line->>'kind' AS kind, (l.line->>'seq')::bigint AS number, l.line->>'at' AS at,
+            l.line->'call'->>'turn' AS turn, l.line->'call'->>'day' AS day, l.line->'call'->>'model' AS model,
+            (l.line->>'micros')::bigint AS micros, l.line->'usage' AS usage, (l.line->>'reserve')::bigint AS reserve
+        FROM lines l WHERE l.line->>'kind' IN ('reserve', 'commit')
+    )
+    SELECT min(c.seq), min(c.number), min(c.at), c.day, c.model, sum(c.micros)::bigint, ARRAY[
+        sum((c.usage->>'input')::bigint), sum((c.usage->>'output')::bigint), sum((c.usage->>'cache_read')::bigint),
+        sum((c.usage->>'cache_write')::bigint), sum((c.usage->>'cache_write_1h')::bigint), sum((c.usage->>'hidden')::bigint)
+    ]::bigint[] FROM calls c WHERE c.kind = 'commit' GROUP BY c.day, c.model, c.micros IS NULL
+    UNION ALL
+    SELECT c.seq, c.number, c.at, c.day, c.model, c.micros, NULL FROM calls c WHERE c.kind = 'reserve'
+      AND NOT EXISTS (SELECT FROM calls e WHERE e.kind = 'commit' AND e.reserve = c.number)
+      AND NOT EXISTS (
+        SELECT FROM spending s WHERE split_part(split_part(s.line::text, '"turn":"', 2), '"', 1) = c.turn
+          AND strpos(s.line::text, '"reserve":' || c.number || ',') > 0
+      );
+END
+$$;
+
+-- Drops what is before the month of `before` of the audit or of spending, and returns how many rows went: whole
+-- partitions, and rows where a partition holds later ones too. What is reserved stays. `sums` are the lines that take
+-- the place of calls, each with the number of the first one and its time. Nobody waits for it longer than two seconds:
+-- it fails while somebody reads for longer.
+CREATE OR REPLACE FUNCTION drop_months(kind text, before timestamptz, places bigint[], times text[], sums text[])
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    until CONSTANT timestamptz := month_of(before);
+    old CONSTANT text := 'r.at < $1' || CASE kind WHEN 'spending'
+        THEN ' AND NOT EXISTS (SELECT FROM reservation o WHERE o.seq = r.seq)' ELSE '' END;
+    name name;
+    found bigint;
+    stays boolean;
+    gone bigint := 0;
+BEGIN
+    PERFORM set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(7777000);
+    FOR name IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = kind::regclass AND c.relname <> 'spending_sums' ORDER BY 1
+    LOOP
+        EXECUTE format('SELECT (SELECT count(*) FROM %1$I r WHERE %2$s), EXISTS (SELECT FROM %1$I r WHERE NOT (%2$s))', name, old)
+        INTO found, stays USING until;
+        gone := gone + found;
+        -- Names of months are in their order, and that of the default partition is behind them.
+        IF NOT stays AND name COLLATE "C" < kind || to_char(until AT TIME ZONE 'UTC', '_YYYY_MM') THEN
+            EXECUTE format('DROP TABLE %I', name);
+        ELSIF found > 0 THEN
+            EXECUTE format('DELETE FROM %I r WHERE %s', name, old) USING until;
+        END IF;
+    END LOOP;
+    INSERT INTO spending (seq, at, line)
+    SELECT g.place - 10000000000000000, g.at::timestamptz, g.line::json FROM unnest(places, times, sums) g (place, at, line)
+    ON CONFLICT DO NOTHING;
+    RETURN gone;
+END
 $$;
 
 CREATE OR REPLACE FUNCTION lock_accounts(scopes text[], keys text[]) RETURNS void LANGUAGE plpgsql AS $$
@@ -512,7 +639,7 @@ BEGIN
         SELECT DISTINCT f.thread, f.path FROM file f WHERE f.thread = ANY (held)
           AND CASE WHEN starts_with(encode(f.path, 'escape'), 'attachments/') THEN 'attachments' ELSE 'workspace' END = ANY (parts)
     ) f GROUP BY f.thread;
-    UPDATE thread t SET changed_at = NULL WHERE t.id = ANY (held)
+    UPDATE thread t SET changed_at = NULL, told_at = NULL WHERE t.id = ANY (held)
       AND NOT EXISTS (SELECT FROM context c WHERE c.thread = t.id) AND NOT EXISTS (SELECT FROM message m WHERE m.thread = t.id)
       AND NOT EXISTS (SELECT FROM log l WHERE l.thread = t.id) AND NOT EXISTS (SELECT FROM file f WHERE f.thread = t.id);
     RETURN QUERY SELECT unnest(threads) EXCEPT SELECT unnest(held);

@@ -30,11 +30,12 @@ def server():
         yield server
 
 
-async def findings(dsn):
+async def findings(dsn, name="store"):
     settings = Settings.model_validate(
         {"store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}, strict=False
     )
-    return [finding async for finding in check_store(Context(settings, {"DATABASE_URL": dsn}))]
+    found = check_store(Context(settings, {"DATABASE_URL": dsn}))
+    return [finding async for finding in found if finding.name == name]
 
 
 async def test_what_waits_in_the_database_is_counted_and_not_what_the_data_folder_has(dsn, tmp_path):
@@ -68,6 +69,20 @@ async def test_a_fit_server_is_named_with_the_workers_that_live(dsn):
         [finding] = await findings(dsn)
     assert finding.state == "ok"
     assert re.search(r"^PostgreSQL 18.*, 2 workers, \d+ of 200 connections; nothing waits$", finding.found)
+
+
+async def test_the_size_of_each_large_table_is_told_with_all_of_its_months(dsn):
+    [finding] = await findings(dsn, "store.size")
+    assert re.search(r"^\d+\.\d MB in all; no table is large$", finding.found)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO audit (at, line) SELECT now() + n % 2 * interval '1 month', "
+            """('"' || repeat(md5(n::text), 50) || '"')::json FROM generate_series(1, 2000) n"""
+        )
+    assert dict(examine(dsn).sizes)["audit"] > 2_000_000
+    assert not any("_20" in name for name, _ in examine(dsn).sizes)
+    [finding] = await findings(dsn, "store.size")
+    assert re.search(r"^\d+\.\d MB in all; audit [2-9]\.\d MB$", finding.found)
 
 
 async def test_a_pooler_of_transactions_is_found_and_refused_at_the_start(dsn, monkeypatch):

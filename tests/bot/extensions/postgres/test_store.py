@@ -12,7 +12,7 @@ from bot.config.settings import Settings
 from bot.extensions.postgres.session import SHARED
 from bot.wiring import escalation
 from bot.wiring.app import serve
-from tests.bot.extensions.postgres.workers import rows, workers
+from tests.bot.extensions.postgres.workers import THREAD, message, rows, workers
 from tests.patience import WITHIN_S
 from tests.serving import FAST, KEYS, Chat, serving
 from tests.world import T1
@@ -72,6 +72,14 @@ async def test_what_all_workers_notice_one_of_them_reports_to_the_operators(dsn,
         [post] = [post for chat, _ in bots for post in chat.posts]
         assert "cut off from There" in post.text
         tasks.cancel_scope.cancel()
+
+
+async def test_a_thread_is_begun_whatever_was_said_there(dsn):
+    async with workers(dsn, 1) as [one]:
+        assert "\x00" in message(1).text
+        await one.journal.receive(message(1))
+        found = [await one.store.begun(THREAD, day) for day in ("2026-11-24", "2026-11-22")]
+        assert found == [True, False]
 
 
 async def test_a_report_is_claimed_again_by_its_own_worker_and_later_by_another(dsn):

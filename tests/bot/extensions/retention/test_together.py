@@ -57,6 +57,11 @@ def holding(dsn: str, words: str = CANARY) -> list[str]:
         return [name for name in tables if connection.execute(found.format(name).encode()).rowcount]
 
 
+def count(dsn: str, what: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(f"SELECT FROM {what}".encode()).rowcount
+
+
 def told(data: Path) -> list[str]:
     return [str(path) for path in data.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
 
@@ -158,6 +163,24 @@ async def test_quiet_threads_are_forgotten_part_by_part_and_what_is_kept_longer_
     assert holding(dsn, f"write a.txt {T1}") == []
     assert holding(dsn, f"write a.txt {T3}") == ["message"]
     assert {"blob", "context", "message"} <= {*holding(dsn, f"{T2}")}
+
+
+async def test_months_of_the_audit_and_of_single_calls_go_and_the_sums_stay(tmp_path, dsn, store):
+    rules = {"audit_days": 60, "spending_days": 60}
+    async with bot(tmp_path / "data", store) as chat:
+        await chat.say("hello")
+    with psycopg.connect(dsn) as connection:
+        connection.execute("INSERT INTO audit (at, line) VALUES ('2024-02-03', '{}'), ('2024-03-03', '{}')")
+        connection.execute("UPDATE spending SET at = '2024-02-03'")
+    before = await run(tmp_path, dsn, "usage", "--by", "model", "--since", "2020-01-01")
+    said = await run(tmp_path, dsn, "retention", "--dry-run", retention=rules)
+    assert "audit: 2," in said and "spending: 1," in said
+    async with bot(tmp_path / "data", store, retention=rules):
+        await gone(
+            lambda: count(dsn, "audit WHERE at < '2025-01-01'") or count(dsn, "spending WHERE seq > 0")
+        )
+    assert await run(tmp_path, dsn, "usage", "--by", "model", "--since", "2020-01-01") == before
+    assert "Nothing is due" in await run(tmp_path, dsn, "retention", "--dry-run", retention=rules)
 
 
 async def test_what_a_restore_brings_back_is_forgotten_again(tmp_path, server, dsn, store):
