@@ -140,6 +140,9 @@ class SharedReader(Reader, Protocol):
     def workers(self) -> Sequence[WorkerRow]:
         """Return all workers, also those that are gone and not yet cleared away."""
 
+    def tables(self) -> Sequence[tuple[str, int]]:
+        """Return the tables with their bytes, the largest first."""
+
     def receive(self, incoming: Incoming) -> bool:
         """Make a message durable for whichever worker takes it up; False when its id is known already."""
 

@@ -7,6 +7,7 @@ from functools import partial
 from unittest.mock import patch
 
 import anyio
+import anyio.to_thread
 import psycopg
 import pytest
 
@@ -16,6 +17,7 @@ from tests.bot.extensions.postgres.workers import Seat
 from tests.sim.database import Database
 from tests.sim.loop import virtual_loop
 from tests.sim.workers import Clock
+from tests.world import inline
 
 BEFORE_S = 2 * LEASE_S
 """A worker judges others once it has seen a lease."""
@@ -86,6 +88,7 @@ def play(breaks, away_s, turns):
 
     with (
         patch.object(psycopg.AsyncConnection, "connect", database.connect),
+        patch.object(anyio.to_thread, "run_sync", inline),
         patch.multiple(bot.extensions.postgres.worker, datetime=Clock),
     ):
         anyio.run(run, backend="asyncio", backend_options=virtual_loop(1))

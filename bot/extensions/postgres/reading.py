@@ -26,6 +26,7 @@ from threads.model import Incoming, ThreadId
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.data_folder import thread_folder
 
+from .checks import SIZES as SIZES_OF_TABLES
 from .forgetting import QUIET, SIZES, TEXT, VALUES, forget
 from .journal import ANYBODY, KNOWN, NOTIFY
 from .local_files import NewFile, StoredFile
@@ -286,6 +287,9 @@ class PostgresReader:
     def workers(self) -> list[WorkerRow]:
         """Return the workers of the database, those that are not reaped yet too."""
         return [WorkerRow(*row) for row in self._rows(WORKERS, (LOCKS, LEASE_S))]
+
+    def tables(self) -> list[tuple[str, int]]:
+        return [(name, size) for name, size in self._rows(SIZES_OF_TABLES)]
 
     def receive(self, incoming: Incoming) -> bool:
         """Make a message durable for whichever worker takes it up; False when its id is known already."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from bot.ports.config_error import ConfigInvalid
 
 if TYPE_CHECKING:
     from bot.config.load import Loaded
-    from bot.store.reader import WorkerRow
+    from bot.extensions.status.status_report import Shared
 
 
 @click.command()
@@ -42,8 +41,8 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
     loaded = load(settings_file, data, only_looks=True)
     try:
         many = loaded.settings.store.kind != "files" and not quiet
-        workers = partial(_workers, loaded) if many else None
-        sys.exit(run_status(loaded, workers, json=as_json, quiet=quiet, watch=watch))
+        shared = partial(_shared, loaded) if many else None
+        sys.exit(run_status(loaded, shared, json=as_json, quiet=quiet, watch=watch))
     except ConfigInvalid as error:
         refuse(str(error))
     except PermissionError as error:
@@ -51,14 +50,14 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
         fail(f"{where}: {error.strerror}; run this as the bot's user or as root.")
 
 
-def _workers(loaded: Loaded) -> Sequence[WorkerRow]:
-    """Return the workers of the store, over a connection of its own: it may be away in between."""
+def _shared(loaded: Loaded) -> Shared:
+    """Return the workers and tables of the store, over a connection of its own: it may be away in between."""
     from bot.host.store_reader import open_shared
 
     if (reader := open_shared(loaded.settings, loaded.environ)) is None:
-        return ()
+        return (), ()
     with closing(reader):
-        return reader.workers()
+        return reader.workers(), reader.tables()
 
 
 @click.command()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from rich.filesize import decimal
+
 from bot.budget.money import usd
 from bot.host.status_client import span
 from bot.host.terminal import MARKS
@@ -23,6 +25,8 @@ State = Literal["ok", "warn", "fail", ""]
 SLOW_S = 0.25
 QUIET_S = 60.0
 BAR = 12
+LARGEST = 5
+"""Tables whose sizes are told."""
 SCOPES = {"day": "today", "month": "this month", "schedule_day": "schedules today"}
 
 
@@ -71,11 +75,11 @@ def _lines(status: Status) -> Iterator[Line]:
     yield from _group("trouble", (Line("", trouble, "warn") for trouble in status.troubles))
 
 
-def worker_lines(workers: Sequence[WorkerRow]) -> list[Line]:
-    """Return a line for each worker that shares the database."""
-    if not workers:
-        return [Line("workers", "none", "fail")]
-    return list(_group("workers", map(_worker, workers)))
+def shared_lines(workers: Sequence[WorkerRow], tables: Sequence[tuple[str, int]]) -> list[Line]:
+    """Return a line for each worker that shares the database, and one with the sizes of its tables."""
+    sizes = ", ".join(f"{name} {decimal(size)}" for name, size in tables[:LARGEST])
+    rows = _group("workers", map(_worker, workers)) if workers else [Line("workers", "none", "fail")]
+    return [*rows, Line("tables", sizes, "ok")]
 
 
 def _worker(one: WorkerRow) -> Line:

@@ -1,8 +1,8 @@
 """`threadfast status`: the status of the bot on a data folder, once or every second.
 
 In JSON, ``state`` is ready, not_ready, stopping, or one of `bot.host.status_client.NoStatus`; the rest is `Status`,
-and ``workers`` if many share a database: null if it does not answer, and ``workers_unknown`` says why. The exit code
-is about the bot on this machine, which is not ready without its database.
+and ``workers`` and ``tables`` (bytes) if many share a database: ``workers`` is null if it does not answer, and
+``workers_unknown`` says why. The exit code is about the bot on this machine, which is not ready without its database.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.config.load import Loaded, secrets_of
-from bot.extensions.status.status_lines import Line, lines, on_terminal, through_pipe, worker_lines
+from bot.extensions.status.status_lines import Line, lines, on_terminal, shared_lines, through_pipe
 from bot.guards.redaction import Masker
 from bot.host.status_client import ask, silence
 from bot.host.terminal import console, is_terminal
@@ -29,16 +29,19 @@ from threads.errors import NewerSchema
 if TYPE_CHECKING:
     from bot.store.reader import WorkerRow
 
+Shared = tuple[Sequence["WorkerRow"], Sequence[tuple[str, int]]]
+"""The workers of a database, and its tables with their bytes."""
+
 READY, NOT_READY, NOT_RUNNING = 0, 3, 4
 EVERY_S = 1.0
 
 
 def run_status(
-    loaded: Loaded, workers: Callable[[], Sequence[WorkerRow]] | None, *, json: bool, quiet: bool, watch: bool
+    loaded: Loaded, shared: Callable[[], Shared] | None, *, json: bool, quiet: bool, watch: bool
 ) -> int:
-    """Print the status, with the *workers* if there are any to ask for, and return the exit code.
+    """Print the status, with what is *shared* if there is a database to ask, and return the exit code.
 
-    *workers* may raise `ConnectionError` and `NewerSchema`. Raises `PermissionError`.
+    *shared* may raise `ConnectionError` and `NewerSchema`. Raises `PermissionError`.
     """
     data, mask = loaded.settings.data, Masker(secrets_of(loaded.settings, loaded.environ))
 
@@ -51,19 +54,20 @@ def run_status(
             if isinstance(found, NoStatus)
             else lines(found, mask)
         )
-        rows, why = _ask_workers(workers)
-        is_away = rows is None
+        known, why = _ask(shared)
+        is_away = known is None
         unknown = [Line("workers", f"unknown: {why}", "fail")]
-        return [*here, *(unknown if rows is None else worker_lines(rows) if workers else [])]
+        return [*here, *(unknown if known is None else shared_lines(*known) if shared else [])]
 
     found = ask(data)
     if watch and is_terminal() and not (quiet or json):
         found = _watch(data, found, describe)
     elif json:
-        rows, why = _ask_workers(workers)
-        is_away = rows is None
-        known = {"workers": [*map(asdict, rows or ())]}
-        more = {"workers": None, "workers_unknown": why} if is_away else known if workers else {}
+        known, why = _ask(shared)
+        is_away = known is None
+        more: dict[str, object] = {"workers": None, "workers_unknown": why} if known is None else {}
+        if known and shared:
+            more = {"workers": [*map(asdict, known[0])], "tables": dict(known[1])}
         document = found.document() if isinstance(found, Status) else asdict(found)
         click.echo(json_text.dumps({"state": state_of(found), **document, **more}, indent=2))
     elif not quiet and is_terminal():
@@ -73,12 +77,10 @@ def run_status(
     return NOT_READY if is_away and code_of(found) == READY else code_of(found)
 
 
-def _ask_workers(
-    workers: Callable[[], Sequence[WorkerRow]] | None,
-) -> tuple[Sequence[WorkerRow] | None, str]:
-    """Return the workers, or None and why they are unknown."""
+def _ask(shared: Callable[[], Shared] | None) -> tuple[Shared | None, str]:
+    """Return what is shared, or None and why that is unknown."""
     try:
-        return (workers() if workers else ()), ""
+        return (shared() if shared else ((), ())), ""
     except (ConnectionError, NewerSchema) as error:
         return None, flat(str(error))
 

@@ -124,6 +124,9 @@ async def test_the_status_lists_each_worker_with_its_threads_from_any_machine(ds
         shown = json.loads((await in_a_thread(run, "status", "--json")).output)
         listed = [(each["alive"], each["threads"], each["version"]) for each in shown["workers"]]
         assert listed == [(True, 1, "1"), (True, 0, "1")]
+        assert shown["tables"]["message"] > 0 and "audit" in shown["tables"], (
+            "partitions count under their table"
+        )
         assert all(0 <= each["last_beat_s"] < 3 for each in shown["workers"])
         await two.kill()
         text = await in_a_thread(run, "status")
@@ -132,6 +135,7 @@ async def test_the_status_lists_each_worker_with_its_threads_from_any_machine(ds
             r"workers +w, version 1, 1 thread, [2-4] connections, last beat \d s ago\n", text.output
         )
         assert re.search(r" +w, version 1, 0 threads, 0 connections, last beat \d s ago: dead\n", text.output)
+        assert re.search(r"tables +\w+ \d+(\.\d+)? kB, ", text.output)
     with psycopg.connect(dsn) as connection:
         connection.execute("DELETE FROM worker")
     assert re.search(r"workers +none", (await in_a_thread(run, "status")).output)

@@ -146,9 +146,9 @@ async def test_whoever_is_cut_off_stops_before_another_may_hold_the_role(dsn, cu
 
 async def test_workers_share_a_rate_and_each_waits_its_turn(dsn):
     async with workers(dsn, 2) as [one, other]:
-        waits = [await seat.store.take_token("post", 2.0, 2.0) for seat in (one, other, one, other)]
+        waits = [await seat.store.take_token("post", 0.01, 2.0) for seat in (one, other, one, other)]
         assert waits[:2] == [0.0, 0.0]
-        assert 0.3 < waits[2] <= 0.5 < waits[3] <= 1.0
+        assert 50 < waits[2] <= 100 < waits[3] <= 200
 
 
 async def test_a_token_that_may_be_dropped_leaves_a_reserve_to_all_workers(dsn):
