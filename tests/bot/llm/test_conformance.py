@@ -58,7 +58,7 @@ from threads.wording import explain
 CANARY = "canary-5417"
 MESSAGES, RESPONSES, CHAT = AnthropicModel, OpenAIResponsesModel, OpenAIChatModel
 RETRYABLE = {RateLimited, ModelTimeout, ModelUnavailable, ModelLoading, UnknownFailure, ModelConnection}
-QUICK = {"first_content": 0.2, "idle": 0.2}
+QUICK = {"first_content": 1.0, "idle": 1.0}
 """For the rows that wait in vain; all others may take their time."""
 
 
