@@ -28,7 +28,7 @@ Fields = dict[str, Any]
 @pytest.fixture(scope="module")
 async def good(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("web")
-    return folder, await crash_run(folder, Rounds(8, seed=5, threads=12, questions="answered"), WEB)
+    return folder, await crash_run(folder, Rounds(8, seed=5, mean_s=2, threads=12, questions="answered"), WEB)
 
 
 async def test_kills_lose_nothing_and_show_nothing_twice(good):
