@@ -18,11 +18,12 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing, nullcontext
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import anyio
@@ -40,7 +41,6 @@ from bot.ports.model import Completion, Request, Usage
 from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.wiring.app import DISK_THREADS, utc_now
 from bot.wiring.core import open_core
-from tests.crash.retention import forgetting
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
 from tests.world import core_parts, state_file
@@ -207,6 +207,14 @@ async def run(args: argparse.Namespace, make: Make, model: Paced, base: TurnLimi
     await (stop.run(work) if args.stops else work())
 
 
+def _forgetting(args: argparse.Namespace, *parts: object) -> AbstractAsyncContextManager[Any]:
+    if not args.forgets:
+        return nullcontext()
+    from tests.crash.retention import forgetting  # noqa: PLC0415 - it opens an extension, which may be missing
+
+    return forgetting(args, *parts)
+
+
 async def serve(args: argparse.Namespace, make: Make, model: Paced, base: TurnLimits, stop: Stop) -> None:
     fate = random.Random(args.seed)
     disk = DyingDisk(args.die_at, fate) if args.die_at and not args.store else PosixDisk()
@@ -232,8 +240,10 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: TurnLi
 
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     with closing(offload), closing(journal_offload), lock_data_folder(args.data):
-        forgetful = forgetting(args, disk, offload, journal_offload) if args.forgets else nullcontext()
-        async with forgetful as extensions, anyio.create_task_group() as tasks:
+        async with (
+            _forgetting(args, disk, offload, journal_offload) as extensions,
+            anyio.create_task_group() as tasks,
+        ):
             parts = core_parts(
                 args.data,
                 transport,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bot.config.built_in_extensions import BUILT_IN
 from tests.crash.discord.stage import DISCORD
 from tests.crash.planted import Lines, Run, broken_rules, copy_of, read, rewrite
 from tests.crash.run import FORGETS_S, Rounds, Stage, crash_run
@@ -61,7 +62,7 @@ CHATS = {
         {"tag": {}},
         {"root": "1000000000.000000"},
         least_answered=6,
-        forgets=0.7,
+        forgets=0.7 if BUILT_IN["retention"].is_here else 0,
     ),
     "discord": Chat(
         DISCORD,
@@ -209,6 +210,7 @@ async def test_what_somebody_had_forgotten_may_be_in_no_file(good, chat, tmp_pat
 
 @only_slack
 @pytest.mark.slow
+@pytest.mark.needs("retention")
 @pytest.mark.parametrize(
     ("fault", "rules"), [("greedy", {"context", "log", "lost"}), ("amnesiac", {"twice"})]
 )

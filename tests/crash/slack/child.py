@@ -19,7 +19,6 @@ from bot.extensions.postgres.store import PostgresStore
 from bot.routing import admission
 from bot.wiring.app import utc_now
 from tests.crash import child
-from tests.crash.retention import FORGETTING_WRONGLY
 from tests.crash.rows import Rows
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN
 from threads.model import TurnLimits
@@ -44,7 +43,7 @@ from transports.slack.post.posting import Posting
 def slack(args: argparse.Namespace, disk: Disk, store: PostgresStore | None) -> Slack:
     hurry(args.waits)
     if args.broken:
-        (BROKEN | FORGETTING_WRONGLY)[args.broken]()
+        (BROKEN.get(args.broken) or _forgetting_wrongly(args.broken))()
 
     async def recent(within_s: float, most: int):
         return await anyio.to_thread.run_sync(recent_threads, args.data, "slack", within_s, most)
@@ -60,6 +59,12 @@ def slack(args: argparse.Namespace, disk: Disk, store: PostgresStore | None) -> 
     )
     edge.limits = rate_limits.RateLimits(shared=store, workers=lambda: store.workers) if store else None
     return edge
+
+
+def _forgetting_wrongly(name: str) -> Callable[[], None]:
+    from tests.crash.retention import FORGETTING_WRONGLY  # noqa: PLC0415 - its extension may be missing
+
+    return FORGETTING_WRONGLY[name]
 
 
 def hurry(scale: float) -> None:
