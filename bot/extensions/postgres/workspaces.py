@@ -35,9 +35,10 @@ REPLACE = "SELECT * FROM replace_files(%s, %s, %s, %s, %s, %s, %s)"
 COLLECT = "SELECT collect_blobs()"
 NOT_SERVED = (
     "SELECT g.id, array_remove(array_agg(DISTINCT f.path), NULL) FROM unnest(%s::text[]) g (id) "
-    "LEFT JOIN thread t ON t.id = g.id LEFT JOIN file f ON f.thread = g.id "
-    "WHERE t.owner IS NULL AND COALESCE(t.files_stored, true) GROUP BY g.id"
+    "JOIN thread t ON t.id = g.id LEFT JOIN file f ON f.thread = g.id "
+    "WHERE t.owner IS NULL AND t.files_stored GROUP BY g.id"
 )
+"""What the database does not know, or never had the files of, is no copy: it may be from before the database."""
 
 
 @dataclass(slots=True)

@@ -76,9 +76,8 @@ def steps(data: Path, rules: Retention, now: datetime) -> Iterator[Step]:
 def shared_steps(reader: SharedReader, rules: Retention, now: datetime) -> Iterator[Step]:
     """Return what is due in a store that many workers share. Blocking. Raises OSError."""
     values = dict(reader.values())
-    is_open = asked_in(
-        lambda name: values.get(name, "").encode()
-    )  # a thread that is owed something is not quiet
+    # A thread that is owed something is not quiet.
+    is_open = asked_in(lambda name: values.get(name, "").encode())
     for name, since in reader.quiet_threads(now - timedelta(days=1)):
         thread = ThreadId.parse(name)
         if due := _due(thread, now - since, rules, is_open):

@@ -30,9 +30,9 @@ def forget_shared(reader: SharedReader, whom: Whom, now: Callable[[], datetime])
         near = [one for one in reader.find(whom.thread) if one.name == whom.thread]
     else:
         near = [*reader.threads()]
-    threads = {one.name: (ThreadId.parse(one.name), one) for one in near}
+    threads = [(ThreadId.parse(one.name), one) for one in near]
     is_open = open_in(reader, lambda name: values.get(name, "").encode())
-    found = find_threads(reader, threads.values(), whom, is_open)
+    found = find_threads(reader, threads, whom, is_open)
     whom = whom.with_threads(
         {str(one.thread) for one in found if one.is_whole} | {*filter(None, [whom.thread])}
     )

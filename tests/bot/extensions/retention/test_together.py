@@ -20,6 +20,7 @@ from tests.patience import WITHIN_S
 from tests.serving import KEYS, serving
 from tests.world import T1, T2
 from threads.model import Author, ThreadId
+from threads.store.data_folder import thread_folder
 
 BOB = Author("U2", "bob")
 CANARY = "kanarie-93xq"
@@ -211,6 +212,10 @@ async def test_copies_on_another_machine_go_too(tmp_path, dsn):
         assert told(folders[0]) and told(folders[1])
         await other.store.forget(THREAD)
         await other.kill()
+    older = thread_folder(folders[0], T2) / "workspace" / "mine.txt"
+    older.parent.mkdir(parents=True)
+    older.write_text("from before the database")
     async with workers(dsn, 2, folders.__getitem__):
         await gone(lambda: told(tmp_path))
+    assert older.exists(), "no copy of what the database knows"
     assert holding(dsn) == []
