@@ -95,7 +95,7 @@ async def _talk(slack: FakeSlack, messages: int) -> None:
         thread = None
         for said in range(messages):
             text = f"<@UBOT> what is the plan, {said}?"
-            message = await slack.say("U1", f"C{number % 5}", text, thread_ts=thread).delivered(60)
+            message = await slack.say(f"U{number}", f"C{number % 5}", text, thread_ts=thread).delivered(60)
             thread = thread or message.ts
             answered = partial(_has, slack, f"C{number % 5}", thread, 2 * said + 2)
             await slack.until(answered, limit=120)
