@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import anyio
 import psycopg
@@ -300,9 +301,9 @@ class Database:
         ]
 
     def enter(self, me, lease_s, _, __, tag):
-        self.tags[me] = tag
+        self.tags[me], others = tag, len(self.workers)
         self.workers[me] = clock() + timedelta(seconds=lease_s)
-        return [(clock(),)]
+        return [(clock(), others)]
 
     def beat(self, lease_s, pending, me):
         if me not in self.workers:
@@ -472,7 +473,7 @@ class Bell:
 @dataclass(frozen=True, slots=True)
 class Cursor:
     rows: list[tuple[Any, ...]]
-    description: bool = True
+    pgresult: ClassVar = SimpleNamespace(nfields=1)
 
     async def fetchall(self) -> list[tuple[Any, ...]]:
         return self.rows

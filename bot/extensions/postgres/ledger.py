@@ -48,12 +48,18 @@ RETRY_S = 1.0
 REFRESH_S = 2.0
 """How often the totals of today and of this month are read, for status and for scheduled messages."""
 
+GATHER_S = 0.2
+"""Seconds between two writes of what calls did cost. Nobody waits for it, and what is reserved stays reserved."""
+
 MOST_TOTALS = 50_000
 """Totals that are remembered here."""
 
 NUMBERS = "SELECT nextval('spending_seq')"
 COLUMNS = "scope, key, spent, granted, prompt, cached, output, said, day, reserved"
-READ = f"SELECT {COLUMNS} FROM account JOIN unnest(%s::text[], %s::text[]) g (scope, key) USING (scope, key)"  # noqa: S608 - constants
+READ = (
+    f"SELECT {COLUMNS} FROM unnest(%s::text[], %s::text[]) g (of_scope, of_key) CROSS JOIN "  # noqa: S608 - constants
+    "LATERAL (SELECT * FROM account a WHERE a.scope = g.of_scope AND a.key = g.of_key LIMIT 1) a"
+)
 RESERVE = "SELECT fits, (of).* FROM reserve(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 COMMIT = f"SELECT {COLUMNS} FROM commit_calls(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"  # noqa: S608 - constants
 LAPSE = "SELECT entry, cost FROM lapse()"
@@ -75,7 +81,7 @@ class PostgresLedger:
         self._me, self._now, self._lost = me, now, lost
         self._numbers: Iterator[int] = iter(())
         self._reads = Together(self._read_all)
-        self._commits = GroupWriter(self._commit)
+        self._commits, self._next_commit = GroupWriter(self._commit), 0.0
 
     @property
     def today(self) -> str:
@@ -191,6 +197,8 @@ class PostgresLedger:
     async def _commit(self, records: list[Commit]) -> None:
         if not records:
             return
+        await anyio.sleep_until(self._next_commit)
+        self._next_commit = anyio.current_time() + GATHER_S
         lines = [await self._line(record) for record in records]
         keys = [(number, key) for number, record in enumerate(records, 1) for key in record.call.keys]
         usages = [record.usage for record in records]

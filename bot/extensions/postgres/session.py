@@ -84,6 +84,8 @@ REFUSALS = {
 A refusal in another language counts as one that passes: it is tried again.
 """
 
+LATE = "no answer in time"
+
 MALFORMED = (
     "store.dsn: what it names is not an address of PostgreSQL; it looks like postgresql://USER@HOST/DATABASE"
 )
@@ -156,7 +158,7 @@ def outages() -> Iterator[None]:
             raise
         raise outage(error, sqlstate) from error
     except TimeoutError as error:
-        raise SessionLost(error or "no answer in time") from error
+        raise SessionLost(error or LATE) from error
 
 
 def address(dsn: str, **more: str) -> str:
@@ -327,7 +329,7 @@ class DatabaseSession:
 
     async def try_once(self, statement: str, parameters: Sequence[object]) -> list[Row]:
         """Run a statement once. One scope for all: they cost more than what goes over the wire."""
-        with outages(), anyio.fail_after(STATEMENT_S, shield=True):
+        with outages(), anyio.CancelScope(deadline=anyio.current_time() + STATEMENT_S, shield=True):
             name, connection = await self._pool.lend()
             try:
                 if self._pool.pooled:
@@ -336,12 +338,14 @@ class DatabaseSession:
                         cursor = await connection.execute(statement.encode(), parameters)
                 else:
                     cursor = await connection.execute(statement.encode(), parameters, prepare=True)
-                rows = await cursor.fetchall() if cursor.description else []
+                has_rows = cursor.pgresult and cursor.pgresult.nfields  # `description` describes each column
+                rows = await cursor.fetchall() if has_rows else []
             except BaseException as error:
                 await self._pool.lose(name, connection, error)
                 raise
             self._pool.take_back(name, connection)
-        return rows
+            return rows
+        raise SessionLost(LATE)
 
 
 class Together(Generic[Ask, Answer]):

@@ -2,7 +2,9 @@
 -- go on with them. So a function whose parameters change keeps a form with the former ones for one release, and one whose
 -- result changes gets a new name.
 --
--- Within a function whoever changes rows locks them first, in their order, and only then looks at what is there.
+-- Within a function whoever changes rows locks them first, in their order, and only then looks at what is there. Batches
+-- are loops over statements that find one row by its key: a plan is made once, when tables may still be young, and a
+-- join with an array that was planned then reads the whole table ever after.
 
 -- The first statement of a transaction that came through a pooler. One that was sent so long ago that its sender may
 -- have given up is refused. The settings are those of other connections, for this transaction only.
@@ -30,56 +32,51 @@ CREATE OR REPLACE FUNCTION take_in(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    fresh text[];
-    sender text;
+    fresh text[] := '{}';
+    place int;
+    name text;
     most int;
     said text[];
     granted int;
 BEGIN
-    INSERT INTO thread AS t (id, owner, epoch)
-    SELECT DISTINCT g.thread, me, (me IS NOT NULL)::int FROM unnest(threads) g (thread) ORDER BY g.thread
-    ON CONFLICT (id) DO UPDATE SET owner = COALESCE(t.owner, excluded.owner),
-        epoch = t.epoch + (t.owner IS NULL AND excluded.owner IS NOT NULL)::int;
-    INSERT INTO alias (key, message)
-    SELECT g.alias, g.key FROM unnest(keys, aliases) WITH ORDINALITY g (key, alias, n)
-    WHERE g.alias IS NOT NULL
-      AND NOT EXISTS (SELECT FROM alias a WHERE a.key = g.key)
-      AND NOT EXISTS (SELECT FROM message o WHERE o.key IN (g.key, g.alias))
-    ORDER BY g.alias, g.n ON CONFLICT DO NOTHING;
-    WITH m AS (
+    FOR name IN SELECT DISTINCT g.thread FROM unnest(threads) g (thread) ORDER BY g.thread LOOP
+        INSERT INTO thread AS t (id, owner, epoch) VALUES (name, me, (me IS NOT NULL)::int)
+        ON CONFLICT (id) DO UPDATE SET owner = COALESCE(t.owner, excluded.owner),
+            epoch = t.epoch + (t.owner IS NULL AND excluded.owner IS NOT NULL)::int;
+    END LOOP;
+    FOR place IN SELECT g.n FROM unnest(aliases) WITH ORDINALITY g (alias, n) WHERE g.alias IS NOT NULL ORDER BY g.alias, g.n LOOP
+        INSERT INTO alias (key, message) SELECT aliases[place], keys[place]
+        WHERE NOT EXISTS (SELECT FROM alias a WHERE a.key = keys[place])
+          AND NOT EXISTS (SELECT FROM message o WHERE o.key = keys[place])
+          AND NOT EXISTS (SELECT FROM message o WHERE o.key = aliases[place]) ON CONFLICT DO NOTHING;
+    END LOOP;
+    FOR place IN 1 .. cardinality(keys) LOOP
         INSERT INTO message (key, thread, received, unowned)
-        SELECT g.key, g.thread, g.body::json, t.owner IS NULL
-        FROM unnest(keys, threads, aliases, bodies) WITH ORDINALITY g (key, thread, alias, body, n)
-        JOIN thread t ON t.id = g.thread
-        WHERE NOT EXISTS (SELECT FROM alias a WHERE a.key = g.key OR (a.key = g.alias AND a.message <> g.key))
-          AND NOT EXISTS (SELECT FROM message o WHERE o.key = g.alias)
-        ORDER BY g.n ON CONFLICT (key) DO NOTHING RETURNING message.key
-    )
-    SELECT COALESCE(array_agg(m.key), '{}') INTO fresh FROM m;
-    FOR sender, most, said IN
+        SELECT keys[place], t.id, bodies[place]::json, t.owner IS NULL FROM thread t WHERE t.id = threads[place]
+          AND NOT EXISTS (SELECT FROM alias a WHERE a.key = keys[place])
+          AND NOT EXISTS (SELECT FROM alias a WHERE a.key = aliases[place] AND a.message <> keys[place])
+          AND NOT EXISTS (SELECT FROM message o WHERE o.key = aliases[place]) ON CONFLICT (key) DO NOTHING;
+        IF FOUND THEN
+            fresh := fresh || keys[place];
+        END IF;
+    END LOOP;
+    FOR name, most, said IN
         SELECT g.sender, min(g.most), array_agg(g.key ORDER BY g.n)
         FROM unnest(keys, senders, limits) WITH ORDINALITY g (key, sender, most, n)
         WHERE g.most IS NOT NULL AND g.key = ANY (fresh) GROUP BY g.sender ORDER BY g.sender
     LOOP
-        granted := use_tokens('sender:' || sender, most, cardinality(said));
-        IF granted < cardinality(said) THEN
-            UPDATE message m SET over_rate = true WHERE m.key = ANY (said[granted + 1:]);
-        END IF;
+        granted := use_tokens('sender:' || name, most, cardinality(said));
+        FOR place IN granted + 1 .. cardinality(said) LOOP
+            UPDATE message m SET over_rate = true WHERE m.key = said[place];
+        END LOOP;
     END LOOP;
-    RETURN QUERY SELECT g.key, m.key IS NOT NULL, g.thread, t.owner, t.epoch, m.seq,
-        (SELECT b.seq FROM message b WHERE b.thread = g.thread AND b.seq < m.seq ORDER BY b.seq DESC LIMIT 1),
-        m.over_rate, m.unowned
-    FROM unnest(keys, threads) WITH ORDINALITY g (key, thread, n) JOIN thread t ON t.id = g.thread
-    LEFT JOIN message m ON m.key = g.key AND m.key = ANY (fresh) ORDER BY g.n;
+    FOR place IN 1 .. cardinality(keys) LOOP
+        RETURN QUERY SELECT keys[place], m.key IS NOT NULL, t.id, t.owner, t.epoch, m.seq,
+            (SELECT b.seq FROM message b WHERE b.thread = t.id AND b.seq < m.seq ORDER BY b.seq DESC LIMIT 1),
+            m.over_rate, m.unowned
+        FROM thread t LEFT JOIN message m ON m.key = keys[place] AND keys[place] = ANY (fresh) WHERE t.id = threads[place];
+    END LOOP;
 END
-$$;
-
--- What workers of the first version call. It goes when none of them is left.
-CREATE OR REPLACE FUNCTION receive(
-    me int, keys text[], threads text[], aliases text[], bodies text[], senders text[], limits int[]
-) RETURNS TABLE (key text, new boolean, thread text, owner int, epoch bigint) LANGUAGE sql AS $$
-    SELECT t.key, t.new, t.thread, t.owner, t.epoch
-    FROM take_in(me, keys, threads, aliases, bodies, senders, limits) t
 $$;
 
 -- Writes a batch for the threads that `me` still owns at the given epochs, and returns these: one transaction, which
@@ -90,42 +87,47 @@ CREATE OR REPLACE FUNCTION apply(
     saved text[], first_places int[], line_threads text[], line_places int[], lines text[]
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
-    owned text[];
-    lost text[];
-    told text[];
+    lost text[] := '{}';
+    told text[] := saved;
+    place int;
+    name text;
 BEGIN
-    SELECT array_agg(held.id) INTO owned FROM (
-        SELECT t.id FROM thread t JOIN unnest(threads, epochs) g (id, epoch) ON g.id = t.id AND g.epoch = t.epoch
-        WHERE t.owner = me ORDER BY t.id FOR NO KEY UPDATE OF t
-    ) held;
-    lost := ARRAY(SELECT unnest(threads) EXCEPT SELECT unnest(owned));
-    -- By its key alone, and nothing that an index has: the planner knows neither the arrays nor a young table, and would
-    -- compare each row with each record.
-    WITH changed AS (UPDATE message m SET
-        received = COALESCE(g.received::json, m.received),
-        started = COALESCE(g.started::json, m.started),
-        intent = COALESCE(g.intent::json, m.intent),
-        posted = COALESCE(g.posted::json, m.posted),
-        settled = g.settled::json,
-        settled_at = CASE WHEN g.settled IS NULL THEN NULL ELSE clock_timestamp() END,
-        outcome = g.outcome
-    FROM unnest(keys, receipts, starts, intents, posts, endings, outcomes)
-        g (key, received, started, intent, posted, settled, outcome)
-    WHERE m.key = g.key AND m.outcome IS NULL AND m.thread <> ALL (lost) RETURNING m.thread, g.settled)
-    SELECT array_agg(DISTINCT c.thread) INTO told FROM changed c WHERE c.settled IS NOT NULL;
-    UPDATE thread t SET told_at = clock_timestamp(),
-        changed_at = CASE WHEN t.id = ANY (saved) THEN clock_timestamp() ELSE t.changed_at END
-    WHERE t.id = ANY (told || saved) AND t.id <> ALL (lost);
-    IF saved <> '{}' THEN
-        DELETE FROM context c USING unnest(saved, first_places) s (thread, first), thread t
-        WHERE t.id = s.thread AND t.id <> ALL (lost)
-          AND c.thread = t.id AND c.generation = t.generation AND c.n >= s.first;
+    FOR place IN SELECT g.n FROM unnest(threads) WITH ORDINALITY g (id, n) ORDER BY g.id LOOP
+        PERFORM FROM thread t WHERE t.id = threads[place] AND t.epoch = epochs[place] AND t.owner = me FOR NO KEY UPDATE;
+        IF FOUND THEN
+            RETURN NEXT threads[place];
+        ELSE
+            lost := lost || threads[place];
+        END IF;
+    END LOOP;
+    FOR place IN 1 .. cardinality(keys) LOOP
+        UPDATE message m SET
+            received = COALESCE(receipts[place]::json, m.received),
+            started = COALESCE(starts[place]::json, m.started),
+            intent = COALESCE(intents[place]::json, m.intent),
+            posted = COALESCE(posts[place]::json, m.posted),
+            settled = endings[place]::json,
+            settled_at = CASE WHEN endings[place] IS NULL THEN NULL ELSE clock_timestamp() END,
+            outcome = outcomes[place]
+        WHERE m.key = keys[place] AND m.outcome IS NULL AND m.thread <> ALL (lost) RETURNING m.thread INTO name;
+        IF FOUND AND endings[place] IS NOT NULL AND name <> ALL (told) THEN
+            told := told || name;
+        END IF;
+    END LOOP;
+    FOREACH name IN ARRAY told LOOP
+        UPDATE thread t SET told_at = clock_timestamp(),
+            changed_at = CASE WHEN t.id = ANY (saved) THEN clock_timestamp() ELSE t.changed_at END
+        WHERE t.id = name AND t.id <> ALL (lost);
+    END LOOP;
+    FOR place IN 1 .. cardinality(saved) LOOP
+        DELETE FROM context c WHERE c.thread = saved[place] AND c.n >= first_places[place] AND c.thread <> ALL (lost)
+          AND c.generation = (SELECT t.generation FROM thread t WHERE t.id = saved[place]);
+    END LOOP;
+    FOR place IN 1 .. cardinality(lines) LOOP
         INSERT INTO context (thread, generation, n, line)
-        SELECT t.id, t.generation, l.n, l.line::json
-        FROM unnest(line_threads, line_places, lines) l (thread, n, line) JOIN thread t ON t.id = l.thread
-        WHERE t.id <> ALL (lost);
-    END IF;
-    RETURN QUERY SELECT unnest(owned);
+        SELECT t.id, t.generation, line_places[place], lines[place]::json FROM thread t
+        WHERE t.id = line_threads[place] AND t.id <> ALL (lost);
+    END LOOP;
 END
 $$;
 
@@ -396,12 +398,16 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION lock_accounts(scopes text[], keys text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    one record;
 BEGIN
-    INSERT INTO account (scope, key)
-    SELECT DISTINCT g.scope, g.key FROM unnest(scopes, keys) g (scope, key) ORDER BY g.scope, g.key
-    ON CONFLICT DO NOTHING;
-    PERFORM FROM account a JOIN (SELECT DISTINCT * FROM unnest(scopes, keys)) g (scope, key) USING (scope, key)
-    ORDER BY a.scope, a.key FOR NO KEY UPDATE OF a;
+    FOR one IN SELECT DISTINCT g.scope, g.key FROM unnest(scopes, keys) g (scope, key) ORDER BY g.scope, g.key LOOP
+        PERFORM FROM account a WHERE a.scope = one.scope AND a.key = one.key FOR NO KEY UPDATE;
+        IF NOT FOUND THEN  -- made at the same moment by another one: locked as well
+            INSERT INTO account AS a (scope, key) VALUES (one.scope, one.key)
+            ON CONFLICT (scope, key) DO UPDATE SET day = a.day;
+        END IF;
+    END LOOP;
 END
 $$;
 
@@ -422,17 +428,22 @@ BEGIN
     IF EXISTS (SELECT FROM spending s WHERE s.seq = which) THEN
         fitting := true;
     ELSE
-        SELECT bool_and(g.cap IS NULL OR a.spent + a.reserved + most <= g.cap + a.granted) INTO fitting
-        FROM unnest(scopes, keys, caps) g (scope, key, cap) JOIN account a USING (scope, key);
+        fitting := NOT EXISTS (
+            SELECT FROM unnest(scopes, keys, caps) g (scope, key, cap) WHERE g.cap + (
+                SELECT a.granted - a.spent - a.reserved FROM account a WHERE a.scope = g.scope AND a.key = g.key
+            ) < most
+        );
         IF fitting THEN
-            UPDATE account a SET reserved = a.reserved + most
-            FROM unnest(scopes, keys) g (scope, key) WHERE a.scope = g.scope AND a.key = g.key;
+            FOR place IN 1 .. cardinality(scopes) LOOP
+                UPDATE account a SET reserved = a.reserved + most WHERE a.scope = scopes[place] AND a.key = keys[place];
+            END LOOP;
             INSERT INTO reservation (seq, worker, scopes, keys, micros, day, at_once, per_s)
             VALUES (which, me, scopes, keys, most, today, prompt_cost, second_cost);
             INSERT INTO spending (seq, line) VALUES (which, entry::json);
         END IF;
     END IF;
-    RETURN QUERY SELECT fitting, a FROM unnest(scopes, keys) g (scope, key) JOIN account a USING (scope, key);
+    RETURN QUERY SELECT fitting, (SELECT a FROM account a WHERE a.scope = g.scope AND a.key = g.key)
+    FROM unnest(scopes, keys) g (scope, key);
 END
 $$;
 
@@ -442,26 +453,34 @@ CREATE OR REPLACE FUNCTION commit_calls(
     seqs bigint[], entries text[], reserves bigint[], costs bigint[], prompts bigint[], cached_prompts bigint[],
     outputs bigint[], days text[], calls int[], scopes text[], keys text[]
 ) RETURNS SETOF account LANGUAGE plpgsql AS $$
+DECLARE
+    freed bigint[] := '{}';
+    held bigint;
+    one record;
 BEGIN
-    PERFORM lock_accounts(scopes, keys);
-    WITH given AS (
-        SELECT * FROM unnest(seqs, entries, reserves, costs, prompts, cached_prompts, outputs, days)
-            WITH ORDINALITY g (seq, entry, reserve, cost, prompt, cached, output, day, n)
-    ), fresh AS (
-        INSERT INTO spending (seq, line) SELECT g.seq, g.entry::json FROM given g ON CONFLICT DO NOTHING RETURNING seq
-    ), held AS (
-        DELETE FROM reservation r USING given g WHERE r.seq = g.reserve RETURNING r.seq, r.micros
-    ), amounts AS (
-        SELECT k.scope, k.key, max(g.day) AS day, COALESCE(sum(h.micros), 0) AS freed,
-            sum(CASE WHEN g.reserve = 0 OR h.seq IS NOT NULL THEN g.cost ELSE 0 END) AS cost,
-            sum(g.prompt) AS prompt, sum(g.cached) AS cached, sum(g.output) AS output
-        FROM given g JOIN fresh f ON f.seq = g.seq LEFT JOIN held h ON h.seq = g.reserve
-        JOIN unnest(calls, scopes, keys) k (n, scope, key) ON k.n = g.n GROUP BY k.scope, k.key
-    )
-    UPDATE account a SET reserved = a.reserved - m.freed, spent = a.spent + m.cost, prompt = a.prompt + m.prompt,
-        cached = a.cached + m.cached, output = a.output + m.output, day = m.day
-    FROM amounts m WHERE a.scope = m.scope AND a.key = m.key;
-    RETURN QUERY SELECT a.* FROM account a JOIN (SELECT DISTINCT * FROM unnest(scopes, keys)) g (scope, key) USING (scope, key);
+    FOR place IN 1 .. cardinality(seqs) LOOP
+        INSERT INTO spending (seq, line) VALUES (seqs[place], entries[place]::json) ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            DELETE FROM reservation r WHERE r.seq = reserves[place] RETURNING r.micros INTO held;
+            freed[place] := held;
+            costs[place] := CASE WHEN reserves[place] = 0 OR held IS NOT NULL THEN costs[place] END;
+        ELSE  -- sent again
+            calls := array_replace(calls, place, NULL);
+        END IF;
+    END LOOP;
+    FOR one IN
+        SELECT k.scope, k.key, max(days[k.n]) AS day, COALESCE(sum(freed[k.n]), 0) AS freed,
+            COALESCE(sum(costs[k.n]), 0) AS cost, COALESCE(sum(prompts[k.n]), 0) AS prompt,
+            COALESCE(sum(cached_prompts[k.n]), 0) AS cached, COALESCE(sum(outputs[k.n]), 0) AS output
+        FROM unnest(calls, scopes, keys) k (n, scope, key) GROUP BY k.scope, k.key ORDER BY k.scope, k.key
+    LOOP
+        RETURN QUERY INSERT INTO account AS a (scope, key, reserved, spent, prompt, cached, output, day)
+        VALUES (one.scope, one.key, -one.freed, one.cost, one.prompt, one.cached, one.output, COALESCE(one.day, ''))
+        ON CONFLICT (scope, key) DO UPDATE SET reserved = a.reserved + excluded.reserved, spent = a.spent + excluded.spent,
+            prompt = a.prompt + excluded.prompt, cached = a.cached + excluded.cached, output = a.output + excluded.output,
+            day = COALESCE(one.day, a.day)
+        RETURNING a.*;
+    END LOOP;
 END
 $$;
 
@@ -504,8 +523,9 @@ CREATE OR REPLACE FUNCTION lapse() RETURNS TABLE (entry text, cost bigint) LANGU
 DECLARE
     dead bigint[];
 BEGIN
-    SELECT array_agg(r.seq) INTO dead FROM reservation r
-    WHERE NOT EXISTS (SELECT FROM worker w WHERE w.id = r.worker);
+    SELECT array_agg(d.seq) INTO dead FROM (
+        SELECT r.seq FROM reservation r WHERE NOT EXISTS (SELECT FROM worker w WHERE w.id = r.worker) ORDER BY r.seq FOR UPDATE OF r
+    ) d;
     IF dead IS NULL THEN
         RETURN;
     END IF;

@@ -8,14 +8,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from bot.extensions.postgres.journal import APPLY, RECEIVE
+from bot.extensions.postgres.ledger import COMMIT, READ, RESERVE
 from bot.extensions.postgres.migrations import FUNCTIONS, SQL, STEPS, migrate
-from bot.extensions.postgres.session import SessionLost
+from bot.extensions.postgres.session import OPTIONS, ArrayDumper, SessionLost
 from threads.errors import NewerSchema
 
 FIRST = Path(__file__).with_name("schema_1.sql")
 """What the first version made: tables and functions in one."""
 
-FORMS = {3: "36d1", 4: "78f6"}
+FORMS = {3: "36d1", 4: "78f6", 5: "d46d"}
 """How the digest of functions.sql begins, by its version."""
 
 CALLS = "SELECT oid::regprocedure::text, prorettype::regtype::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
@@ -79,6 +81,32 @@ def test_a_change_of_the_functions_raises_their_version_and_no_step_makes_one():
     assert form.startswith(FORMS[FUNCTIONS]), f"raise FUNCTIONS, and add {form[:4]} to FORMS"
     steps = [entry for entry in SQL.iterdir() if entry.name != "functions.sql"]
     assert [step.name for step in steps if "FUNCTION " in step.read_text()] == []
+
+
+def test_a_message_reads_no_more_rows_when_there_are_more(dsn):
+    """The plans are of the first messages, when the tables were empty."""
+    read = "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname <> 'meta'"
+    found = []
+    with psycopg.connect(dsn, options=OPTIONS) as worker:
+        worker.adapters.register_dumper(list, ArrayDumper)
+        worker.execute(
+            "INSERT INTO worker (id, alive_until, name, version) VALUES (7, now() + '1 h', 'w', '1')"
+        )
+        for n in range(200):
+            key, thread, line, none = f"k{n}", [f"t{n % 20}"], ["{}"], [None]
+            accounts, started = (["day", "turn"], ["today", key]), (7, thread, [1], [key], none)
+            conversation = thread, [n // 20], thread, [n // 20], line
+            for statement, values in (
+                (RECEIVE, (7, [key], thread, [f"a{n}"], line, ["U"], [500])),
+                (APPLY, (*started, line, *[none] * 4, *[[]] * 5)),
+                (RESERVE, (7, -n - 1, *accounts, none * 2, "today", 1, "{}", 1, 1)),
+                (COMMIT, ([n + 1], line, [-n - 1], *[[1]] * 4, ["today"], [1, 1], *accounts)),
+                (READ, accounts),
+                (APPLY, (*started, *[none] * 3, line, ["answered"], *conversation)),
+            ):
+                worker.execute(statement, values, prepare=True)
+            found += worker.execute(read).fetchone()
+    assert found[199] - found[189] == found[29] - found[19]
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(dsn):

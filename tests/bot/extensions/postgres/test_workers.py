@@ -84,7 +84,7 @@ async def test_of_two_copies_that_begin_a_thread_each_at_the_same_moment_one_is_
     async with workers(dsn, 1) as (one,), anyio.create_task_group() as tasks:
         with psycopg.connect(dsn) as elsewhere:
             values = [copy.key], [str(copy.thread)], [copy.keys[1]], [body]
-            elsewhere.execute("SELECT receive(NULL, %s, %s, %s, %s, NULL, NULL)", values)
+            elsewhere.execute("SELECT take_in(NULL, %s, %s, %s, %s, NULL, NULL)", values)
 
             async def receive():
                 found.append(await one.journal.receive(again))
