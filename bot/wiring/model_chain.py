@@ -204,8 +204,10 @@ class ModelChain:
         return self._budgeted([candidate], account, turn)
 
     async def _account(self, turn: Turn) -> Account:
-        thread, asker = turn.incoming.thread, turn.incoming.author.id
-        return await self.terms.accounts.open(str(thread), asker, turn.incoming.key)
+        """Return who pays for a turn. One that goes on after a restart begins with what it has spent."""
+        accounts, incoming = self.terms.accounts, turn.incoming
+        ids = str(incoming.thread), incoming.author.id, incoming.key
+        return await accounts.open(*ids) if turn.attempt > 1 else accounts.account(*ids)
 
     def _budgeted(self, answering: Sequence[Candidate], account: Account, turn: Turn) -> BudgetedModel:
         asker = turn.incoming.author.id
