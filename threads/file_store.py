@@ -109,6 +109,10 @@ class FileStore:
     def workers(self) -> int:
         return 1
 
+    @property
+    def others_seen(self) -> int:
+        return 0
+
     async def take_token(self, _: str, __: float, ___: float) -> float:
         return 0.0  # no other process takes tokens
 

@@ -183,6 +183,11 @@ class Store(Protocol):
         """How many processes serve, as far as this one knows; at least 1."""
         ...
 
+    @property
+    def others_seen(self) -> int:
+        """Grows while others serve too. The same number as before says that this process was alone meanwhile."""
+        ...
+
     async def take_token(self, name: str, per_second: float, burst: float) -> float:
         """Take a token of a rate that all processes share. Returns the seconds to wait before using it."""
         ...

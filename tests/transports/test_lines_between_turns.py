@@ -140,14 +140,16 @@ async def test_an_older_file_is_got_by_its_name(chat, bot, tmp_path):
     assert "old.log (text/plain, 11 bytes; its text is below)" in result.content
 
 
-async def test_where_several_workers_each_hear_a_part_every_turn_asks_once(tmp_path):
+async def test_turns_ask_while_other_workers_hear_a_part_and_soon_after_no_more(tmp_path):
+    turns = {"two": (2, 1, 1), "three": (2, 1, 2), "four": (1, 2, 3), "five": (1, 2, 4), "six": (1, 2, 4)}
     async with FakeSlack(wall=ahead) as fake:
         chat = InSlack(fake)
-        async with chat.running(tmp_path, Scripted(*map(says, ("one", "two", "three")))) as edge:
-            edge.limits = RateLimits(workers=lambda: 2)
+        async with chat.running(tmp_path, Scripted(*map(says, ("one", *turns)))) as edge:
             thread = await chat.ask("hi")
             await told(chat, thread, "one")
-            for looked, words in enumerate(("two", "three"), 1):
+            for words, (workers, seen, looked) in turns.items():
+                edge.limits = RateLimits(workers=partial(int, workers))
+                edge.others_seen = partial(int, seen)
                 await chat.say(thread, "and now?")
                 await told(chat, thread, words)
                 assert looks(chat) == looked

@@ -59,6 +59,9 @@ CLOSED_EVERY_S = 1.0
 MOST_NAMED, NAMED_WITHIN_S = 50, 2.0
 """Earlier lines whose names are looked up, the newest first, and how long an answer waits for them."""
 
+KNOWN_S = 1.0
+"""Seconds after which other workers know of a new one. Until then it hears nothing, for they think they hear all."""
+
 REDIRECT = "https://slack.com/app_redirect"
 """Leads to a channel of any workspace (docs.slack.dev, "Deep linking into Slack")."""
 
@@ -187,6 +190,9 @@ class Slack(Client[Options, WebApi, _Connection]):
     kind, scale = "slack", STAMPS
     limits: RateLimits | None = None
     """Those of all workers together, where there are several."""
+    others_seen: Callable[[], int] = staticmethod(lambda: 0)
+    """See `threads.ports.Store.others_seen`. While there are others, each worker hears a part."""
+    _seen = 0
 
     def link(self, thread: ThreadId) -> str:
         """Return the thread's permalink, in the form that ``chat.getPermalink`` gives, or its channel's."""
@@ -198,7 +204,10 @@ class Slack(Client[Options, WebApi, _Connection]):
 
     @property
     def _hears_all(self) -> bool:
-        return super()._hears_all and self.limits is None  # of several workers, each hears a part
+        if self._seen != (seen := self.others_seen()):
+            self._seen = seen
+            self._heard.clear()
+        return super()._hears_all and self._workers() == 1
 
     async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:
         connection = await self._connect()
@@ -241,9 +250,14 @@ class Slack(Client[Options, WebApi, _Connection]):
             client=connection.api.client,
             take=connection.intake.take,
             heard=self._supervisor.heard,
-            workers=lambda: self.limits.workers() if self.limits else 1,
+            workers=self._workers,
         )
+        if self._workers() > 1:
+            await anyio.sleep(KNOWN_S)
         await link.run(up)
+
+    def _workers(self) -> int:
+        return self.limits.workers() if self.limits else 1
 
     async def _log_in(self, web: WebApi, sink: Sink, tasks: TaskGroup) -> _Connection:
         options, identity = self._options, await web.identity()

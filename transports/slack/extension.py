@@ -58,6 +58,7 @@ def _open(host: TransportHost) -> Slack:
     transport.count_unread = host.count_unread
     if settings.store.kind != "files":
         transport.limits = RateLimits(shared=store, workers=lambda: store.workers, name=host.name)
+        transport.others_seen = lambda: store.others_seen
     return transport
 
 

@@ -245,6 +245,10 @@ class PostgresStore:
         return self.worker.alive
 
     @property
+    def others_seen(self) -> int:
+        return self.worker.others_seen
+
+    @property
     def trouble(self) -> str:
         """Return what is wrong with the store, for people; blank if nothing is."""
         away = "the database does not answer; nothing is acknowledged or posted until it does"

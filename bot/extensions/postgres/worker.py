@@ -52,7 +52,8 @@ NUMBER = "SELECT nextval('worker_id')"
 LOCK = "SELECT pg_try_advisory_lock(%s, %s), left(pg_walfile_name(pg_current_wal_lsn()), 8)"
 ENTER = (
     "INSERT INTO worker (id, alive_until, name, version, tag) "
-    "VALUES (%s, clock_timestamp() + %s * interval '1s', %s, %s, %s) RETURNING clock_timestamp()"
+    "VALUES (%s, clock_timestamp() + %s * interval '1s', %s, %s, %s) "
+    "RETURNING clock_timestamp(), (SELECT count(*) FROM worker)"
 )
 BEAT = (
     "UPDATE worker w SET alive_until = clock_timestamp() + %s * interval '1s', pending = %s, missing_at = NULL "
@@ -82,6 +83,8 @@ class Worker:
         self.number, self._transports = 0, list[str]()
         self.alive = 1
         """The number of workers."""
+        self.others_seen = 0
+        """How many beats found other workers, or no database. The next beat of each other one finds who enters."""
         self._name, self._version, self._lease_s = name, version, lease_s
         # Sessions of a pooler outlive a worker: their names say nothing about its life.
         self._own, self._pool = Pool(dsn, 1, self._prepare, "" if pool.pooled else pool.tag), pool
@@ -105,7 +108,8 @@ class Worker:
         async with self._own.connection() as connection:
             with anyio.fail_after(STATEMENT_S):
                 values = (self.number, self._lease_s, self._name, self._version, self._own.tag)
-                [(now,)] = await (await connection.execute(ENTER, values)).fetchall()
+                [(now, others)] = await (await connection.execute(ENTER, values)).fetchall()
+        self.alive = others + 1
         self._renew(sent, now)
 
     async def leave(self) -> None:
@@ -206,6 +210,7 @@ class Worker:
             journal.release_threads(list(journal.owned))
             raise WorkerLost
         now, self.alive, others = alive
+        self.others_seen += self.alive > 1
         journal.share = math.inf if others is None else others + SPARE
         if self.is_cut_off:
             log.info("worker.back: the database answers again")
@@ -243,6 +248,7 @@ class Worker:
             soon = anyio.current_time() + GRACE_S / 2  # less than the grace: a loss may be noticed late
             self._hold_until(0.0, min(self._held_until, soon))
         self.is_cut_off = True
+        self.others_seen += 1
 
     async def _prepare(self, connection: Connection) -> None:
         """Take the lock, and listen."""

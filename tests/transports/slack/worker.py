@@ -32,6 +32,7 @@ async def worker_in(
     given = {"recent": partial(store.recent, "slack"), "marks": store.marks("slack")}
     edge = Slack(options, data, **surroundings(data, "slack") | given)
     edge.limits = RateLimits(shared=store, workers=lambda: store.workers)
+    edge.others_seen = lambda: store.others_seen
     try:
         async with bot_over(edge, data, model, store=store):
             yield edge
