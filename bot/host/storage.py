@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from bot.agent.prompt.memory import MemoryStore
@@ -28,10 +28,6 @@ Claim = Callable[[str, float], Awaitable[bool]]
 async def always(_: str, __: float) -> bool:
     """Claim a report for the only process."""
     return True
-
-
-async def nothing_more(_: ThreadId) -> None:
-    """Drop nothing: the store has no journal beside the histories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +66,8 @@ class Storage:
     """Returns what is wrong with the store now, for people; blank if nothing is."""
     claim_report: Claim = always
     """Returns whether this process is to report something to the operators."""
-    forget_texts: Callable[[ThreadId], Awaitable[object]] = nothing_more
-    """Drops what a journal beside the conversations and histories still says of a thread's settled messages."""
+    on_erase: list[Callable[[ThreadId], Awaitable[object]]] = field(default_factory=list)
+    """Each drops what it keeps of a thread's settled messages, beside its conversation and history."""
 
 
 async def recent_threads(store: Store, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:

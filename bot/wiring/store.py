@@ -61,7 +61,7 @@ def _files(settings: Settings, resources: Resources, journal_offload: Offload) -
         now,
         partial(offload, open_all),
         partial(offload, restored, data),
-        forget_texts=store.journal.forget,
+        on_erase=[store.journal.forget],
     )
 
 

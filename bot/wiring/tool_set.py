@@ -96,7 +96,7 @@ class ToolSet:
     writer: Writer
     mask: Callable[[str], str]
     observing: Observing
-    forget_texts: Callable[[ThreadId], Awaitable[object]]
+    on_erase: Sequence[Callable[[ThreadId], Awaitable[object]]]
     tools: list[Tool] = field(default_factory=list)
     enabled: frozenset[str] = frozenset()
     groups: dict[str, str] = field(default_factory=dict)
@@ -203,7 +203,8 @@ class ToolSet:
 
         async def erase_all() -> None:
             await work()
-            await self.forget_texts(thread)
+            for drop in self.on_erase:
+                await drop(thread)
 
         return await self.registry.between_turns(thread, erase_all)
 
@@ -252,7 +253,7 @@ async def open_tool_set(
     audit = Audit(storage.append_audit, resources.now, resources.on_audit, storage.worker)
     read_by = [PlainDocuments, *filter(None, (one.documents for one in extensions_of(settings)))]
     tool_set = ToolSet(
-        read_by[-1](work), audit, writer, mask, resources.observing, storage.forget_texts, enabled=enabled
+        read_by[-1](work), audit, writer, mask, resources.observing, storage.on_erase, enabled=enabled
     )
     egress = Egress(settings.tools.private_hosts)
     fetch = WebFetch(HttpClient(egress, work, agent=settings.name), tool_set.documents)

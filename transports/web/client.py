@@ -60,6 +60,7 @@ class Options:
     on_open: Callable[[str], None] = lambda _: None
     list_models: ListModels = no_models
     demo: bool = False
+    forget_titles: Callable[[str], None] = lambda _: None
 
 
 class WebTransport:
@@ -96,7 +97,7 @@ class WebTransport:
         )
         self.notes = self._talk.notes
         self._titles = Titles(title, self.notes, self._talk.tell) if title else None
-        self._talk.files_are_apart = files_are_apart
+        self._talk.files_are_apart, self._talk.forget_titles = files_are_apart, options.forget_titles
         self._connected = anyio.Event()
         self._stopped = False
 
@@ -143,6 +144,11 @@ class WebTransport:
     async def reconnected(self) -> None:
         """Return once the page can be reached."""
         await self._connected.wait()
+
+    async def erased(self, thread: ThreadId) -> None:
+        """Drop what the page keeps of a thread that was erased. Raises `StoreUnavailable` and OSError."""
+        if thread.transport == self.name:
+            await self._talk.erased(thread)
 
     async def post(self, outgoing: Outgoing) -> str:
         return self._talk.post(outgoing)

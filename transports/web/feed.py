@@ -242,6 +242,12 @@ class Feed:
 
         Who serves a message tells of it: what another worker, or *anew* the same, had told before is forgotten.
         """
+        if event["op"] == "erased":
+            self.title, self._unheard = "", None
+            for noted in (self.posts, self._written, self._messages):
+                noted.clear()
+            self.ring.reset()
+            return
         known = self._messages.get(str(event["id"]))
         if known is None and event["op"] in {"settled", "reset"}:
             return  # it was settled before this process began: the thread's log has all of it

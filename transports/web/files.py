@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
-from shutil import copyfileobj
+from shutil import copyfileobj, rmtree
 
 from threads.errors import TransportRejected, TransportUnavailable
 from threads.model import Attachment, ThreadId
@@ -157,6 +157,12 @@ class Files:
         if not _POSTED.fullmatch(stored) or ".." in stored.split("~"):
             return None
         return self._posted / plain(thread.channel) / plain(thread.root) / stored
+
+    async def erase(self, thread: ThreadId) -> None:
+        """Delete the files of a thread. Raises OSError."""
+        folder = self._posted / plain(thread.channel) / plain(thread.root)
+        with suppress(FileNotFoundError):
+            await self._offload(rmtree, folder)
 
     async def sweep(self) -> None:
         """Delete what waited for too long, and what a killed process left half."""

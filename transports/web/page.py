@@ -59,6 +59,12 @@ def make_page(host: TransportHost) -> WebTransport:
         workers=partial(_workers, settings, environ),
         notes=lambda person: page.notes.of(person),  # noqa: PLW0108 - the page is made below
     )
+    history = ThreadHistory(settings, environ)
+
+    def forget_titles(thread: str) -> None:
+        for titles in (history, views):
+            titles.forget(thread)
+
     options = Options(
         address=address_of(given),
         name=settings.name,
@@ -73,10 +79,11 @@ def make_page(host: TransportHost) -> WebTransport:
         on_open=host.on_open or (lambda _: None),
         list_models=ModelList(host.current, host.models, storage.states).of,
         demo=host.models[:1] == [OFFLINE],
+        forget_titles=forget_titles,
     )
     page = WebTransport(
         options,
-        ThreadHistory(settings, environ),
+        history,
         partial(storage.states.open, "web", WebState()),
         lambda person: storage.states.open(f"web-threads-{person}", NotesState()),
         offload=anyio.to_thread.run_sync,
@@ -85,6 +92,7 @@ def make_page(host: TransportHost) -> WebTransport:
         files_are_apart=storage.notices is not None and given.files is None,
         title=TitleModel(host.agents, given.titles_model).title if given.titles else None,
     )
+    storage.on_erase.append(page.erased)
     return page
 
 

@@ -71,6 +71,9 @@ class ThreadHistory:
     async def export(self, thread: ThreadId, title: str, form: str) -> tuple[str, IO[str]]:
         return await anyio.to_thread.run_sync(self._export, str(thread), title, form)
 
+    def forget(self, thread: str) -> None:
+        self._titles.pop(thread, None)
+
     def _threads(self, person: str, choose: Choose) -> list[tuple[str, str, float]]:
         with closing(open_reader(self._settings, self._environ)) as reader:
             found = self._of(reader, person)

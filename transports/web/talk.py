@@ -66,6 +66,8 @@ MOST_STREAMS = 40
 
 IDLE: Event = {"title": "", "busy": False, "asks": False}
 
+ERASED: Event = {"op": "erased", "id": ""}
+
 MOST_SENT = 1_000
 """Messages that are being handed over, with what only their sender knows: the time and the files."""
 
@@ -125,7 +127,8 @@ class PastThreads(Protocol):
 class Talk:
     """``sink`` is set while the transport is served. ``commands`` are the bot's, with their meanings.
 
-    ``answered`` is called with a message of a thread that has no title yet, and its answer.
+    ``answered`` is called with a message of a thread that has no title yet, and its answer. ``forget_titles`` drops
+    what is remembered of the first words of a thread.
     """
 
     sink: Sink
@@ -145,6 +148,7 @@ class Talk:
         self.files, self.commands, self.most_bytes = files, commands, most_bytes
         self._name, self._history, self._now = name, history, now
         self.answered: Callable[[Incoming, str], None] = lambda *_: None
+        self.forget_titles: Callable[[str], None] = lambda _: None
         self._feeds = Feeds()
         self._streams: set[Stream] = set()
         self._repaired: set[str] = set()
@@ -356,6 +360,19 @@ class Talk:
         posted = await self.files.keep(thread, message_id, key, file, name)
         self._publish(thread, _file_event(thread, posted))
 
+    async def erased(self, thread: ThreadId) -> None:
+        """Drop the files and the title of a thread that was erased, and what is remembered of it at any worker.
+
+        Raises `StoreUnavailable` and OSError.
+        """
+        await self.files.erase(thread)
+        self.forget_titles(str(thread))
+        self._publish(thread, ERASED)
+        await self.notes.change(
+            thread.channel, thread.root, lambda note: note.model_copy(update={"title": "", "named": False})
+        )
+        self._list(thread)
+
     def tell(self, incoming: Incoming, text: str) -> None:
         """Tell the pages of a message's thread something that is no message."""
         self._publish(incoming.thread, {"op": "told", "id": incoming.id, "text": clean(text)})
@@ -415,7 +432,9 @@ class Talk:
 
     def take(self, origin: str, thread: str, message_id: str, event: Event, *, whole: bool) -> None:
         feed = self._feeds.known.get(thread)
-        if feed is None or not feed.ring.watched:
+        if event == ERASED:
+            self.forget_titles(thread)
+        if feed is None or not (feed.ring.watched or event == ERASED):
             return
         if event["op"] == "file" and self.files_are_apart:
             event = {**event, "elsewhere": True}

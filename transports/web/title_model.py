@@ -32,6 +32,8 @@ class _TitleTurn:
     ``note`` gets what people have to know, such as that a budget is nearly used up.
     """
 
+    attempt = 1
+
     def __init__(self, incoming: Incoming) -> None:
         self.incoming = incoming
         self.note: Callable[[str], None] = lambda _: None

@@ -69,7 +69,7 @@ def _open(settings: Settings, environ: Mapping[str, str], resources: Resources) 
         name,
         lambda: store.trouble,
         store.claim_report,
-        store.forget,
+        [store.forget],
     )
 
 

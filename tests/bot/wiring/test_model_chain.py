@@ -42,6 +42,7 @@ def settings(base_url=None, **fields) -> Settings:
 @dataclass
 class FakeTurn:
     incoming: Incoming
+    attempt: int = 1
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:

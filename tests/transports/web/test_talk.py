@@ -152,6 +152,32 @@ async def test_a_file_that_the_bot_posts_is_a_download_and_stays_one(tmp_path):
             assert (await bob.get(address)).status_code == 404
 
 
+async def test_a_thread_that_was_erased_is_found_nowhere(tmp_path):
+    canary, picture = "kanarie-93xq", b"\x89PNG\r\n\x1a\nkanarie-93xq"
+    async with visiting(tmp_path) as ann:
+        async with ann.events(thread := new()) as events:
+            for words in (f"write out.txt {canary}", "attach out.txt"):
+                await events.until("settled", id=await ann.say(words, thread))
+            sent = (await ann.post("/api/files?name=a.png", content=picture)).json()["id"]
+            await events.until(
+                "settled", id=await ann.say("hi", thread, files=[{"id": sent, "name": "a.png"}])
+            )
+            await ann.post("/api/threads", json={"thread": thread, "title": canary})
+            assert canary in (await ann.get("/look/threads")).text
+            since = len(events.seen)
+            await events.until("settled", id=await ann.say("/forget now", thread))
+            assert [one["op"] for one in events.seen[since:]].count("snapshot") == 1
+        async with ann.events(thread) as later:
+            await later.until("snapshot")
+            assert canary not in str(later.seen)
+        for address in ("/api/threads", f"/api/search?words={canary}", "/look/threads", "/look"):
+            assert canary not in (await ann.get(address)).text
+        told = [
+            path for path in tmp_path.rglob("*") if path.is_file() and canary.encode() in path.read_bytes()
+        ]
+        assert [path.parent.parent.name for path in told] == ["sent"]  # until it is a day old
+
+
 async def test_text_comes_as_it_grows_and_a_retry_takes_it_back(tmp_path):
     cut = chat_answer(Text("Hello, this is the beginning. " * 20, 8), finish=None, done=False)
     async with FakeOpenAI([cut, chat_answer(Text("Good day"))]) as api:

@@ -151,6 +151,12 @@ class Turns:
         self._titles: LRUCache[str, str] = LRUCache(MOST_TURNS)
         self._reading = threading.Lock()
 
+    def forget(self, thread: str) -> None:
+        """Drop what is remembered of a thread."""
+        with self._reading:
+            self._kept.pop(thread, None)
+            self._titles.pop(thread, None)
+
     def recent(self, reader: Reader, since: datetime) -> Recent:
         """Return the turns that ended *since* then, of the threads that changed last."""
         start = since.isoformat(timespec="milliseconds")

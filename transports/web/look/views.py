@@ -161,6 +161,10 @@ class Views:
     def _turns(self) -> Turns:
         return Turns(self.mask)
 
+    def forget(self, thread: str) -> None:
+        """Drop what is remembered of a thread."""
+        self._turns.forget(thread)
+
     def _render(self, page: str, **values: object) -> Response:
         return HTMLResponse(
             self._templates.get_template(f"{page}.html").render(page=page, worker=self.worker, **values)
