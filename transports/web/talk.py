@@ -363,8 +363,11 @@ class Talk:
     async def erased(self, thread: ThreadId) -> None:
         """Drop the files and the title of a thread that was erased, and what is remembered of it at any worker.
 
-        Raises `StoreUnavailable` and OSError.
+        It stays while the thread has a history: only another part of it was erased. Raises `StoreUnavailable` and
+        OSError.
         """
+        if (await self._history.past(thread, 1)).messages:
+            return
         await self.files.erase(thread)
         self.forget_titles(str(thread))
         self._publish(thread, ERASED)

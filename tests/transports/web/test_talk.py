@@ -10,7 +10,7 @@ from tests.fakes.http import Stall
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.patience import WITHIN_S
 from tests.serving import compatible
-from tests.transports.web.site import Visitor, visiting
+from tests.transports.web.site import OWNER, Visitor, visiting
 from threads.model import Outgoing, ThreadId, TurnStarted
 
 
@@ -163,7 +163,9 @@ async def test_a_thread_that_was_erased_is_found_nowhere(tmp_path):
                 "settled", id=await ann.say("hi", thread, files=[{"id": sent, "name": "a.png"}])
             )
             await ann.post("/api/threads", json={"thread": thread, "title": canary})
+            await ann.site.web.erased(ThreadId("web", "", OWNER, thread))  # of its workspace, say
             assert canary in (await ann.get("/look/threads")).text
+            assert [*tmp_path.glob("web/posted/*/*/*out.txt")]
             since = len(events.seen)
             await events.until("settled", id=await ann.say("/forget now", thread))
             assert [one["op"] for one in events.seen[since:]].count("snapshot") == 1
