@@ -610,8 +610,8 @@ BEGIN
     -- In one order everywhere, or two lists with the same contents would wait for each other.
     PERFORM FROM blob b WHERE b.sha = ANY (shas) ORDER BY b.sha FOR NO KEY UPDATE;
     UPDATE blob b SET used_at = clock_timestamp() WHERE b.sha = ANY (shas);
-    SELECT array_agg(DISTINCT s) INTO gone FROM unnest(shas) s WHERE NOT EXISTS (SELECT FROM blob b WHERE b.sha = s);
-    IF gone IS NULL THEN
+    gone := ARRAY(SELECT unnest(shas) EXCEPT SELECT b.sha FROM blob b WHERE b.sha = ANY (shas));
+    IF gone = '{}' THEN
         DELETE FROM file f WHERE f.thread = of_thread;
         INSERT INTO file (thread, path, part, sha, mode)
         SELECT of_thread, g.* FROM unnest(paths, parts, shas, modes) g;

