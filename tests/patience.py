@@ -2,5 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import anyio
+
 WITHIN_S = 100.0
 """The bound of a wait that an event ends. It catches what hangs: a slow machine takes longer, and fails nothing."""
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what no event tells of."""
+    with anyio.fail_after(WITHIN_S):
+        while not condition():
+            await anyio.sleep(0.01)

@@ -46,7 +46,7 @@ def main() -> None:
         "--forgets",
         type=float,
         default=FORGETS_S,
-        help="over slack or the page: seconds after which a quiet thread is forgotten; 0: never",
+        help="over files: seconds after which a quiet thread is forgotten; 0: never",
     )
     parser.add_argument("--broken", default="", help="put this fault into the bot, to see it caught")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a good run too")
@@ -78,7 +78,7 @@ def main() -> None:
         within_s=args.within,
         questions=args.questions,
         pause_s=30.0 if args.within else 0.4,
-        forgets=0 if args.within or args.over == "discord" else args.forgets,
+        forgets=0 if args.within else args.forgets,
     )
     over = args.over or ("slack" if args.store == "postgres" else "web")
     stage = {"slack": SLACK, "discord": DISCORD, "web": WEB}[over]

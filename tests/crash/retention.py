@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from unittest.mock import patch
 
 from bot.config.extensions import settings_model
 from bot.extensions.retention import due, sweep
@@ -70,27 +71,20 @@ async def nowhere(_: Outgoing) -> None:
     """Post nothing."""
 
 
-def greedy() -> None:
+async def at_once(_: Registry, __: ThreadId, work: Callable[[], Awaitable[None]]) -> bool:
     """Take what is old of a thread, whatever is owed there."""
-
-    async def at_once(_: Registry, __: ThreadId, work: Callable[[], Awaitable[None]]) -> bool:
-        await work()
-        return True
-
-    Registry.between_turns = at_once  # type: ignore[method-assign]
-    due.open_in = lambda *_: frozenset()
+    await work()
+    return True
 
 
-def amnesiac() -> None:
+def forget_all(ledger: Ledger, thread: ThreadId) -> None:
     """Forget the ids of messages with what they say."""
-    forget_texts = Ledger.forget_texts
-
-    def forget_all(self: Ledger, thread: ThreadId) -> None:
-        forget_texts(self, thread)
-        for key in [key for key, end in self.settled.items() if end.thread_id == str(thread)]:
-            del self.settled[key]
-
-    Ledger.forget_texts = forget_all  # type: ignore[method-assign]
+    forget_texts(ledger, thread)
+    for key in [key for key, end in ledger.settled.items() if end.thread_id == str(thread)]:
+        del ledger.settled[key]
 
 
-FORGETTING_WRONGLY: dict[str, Callable[[], None]] = {fault.__name__: fault for fault in (greedy, amnesiac)}
+forget_texts = Ledger.forget_texts
+greedy = patch.object(Registry, "between_turns", at_once), patch.object(due, "open_in", lambda *_: ())
+FORGETTING_WRONGLY = {"greedy": greedy, "amnesiac": [patch.object(Ledger, "forget_texts", forget_all)]}
+"""Faults, each as the patches that put it in."""

@@ -48,10 +48,7 @@ KINDS = ("io", "full", "read-only")
 
 @pytest.fixture(autouse=True)
 def quiet():
-    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(before)
 
 
 @pytest.mark.parametrize(

@@ -127,5 +127,6 @@ def _return(run: dict[str, Any], record: Record, lives: Mapping[str, Lifecycle])
         for key, life in lives.items()
         if RETURN in key and life.received and life.received[0]["thread_id"] == run["thread"]
     )
-    if not any(at >= parked for at in received):
+    forgotten = record.forgotten.get(run["thread"], 0.0)  # with that message, or with its schedule
+    if not any(at >= parked for at in (forgotten, *received)):
         yield f"{run['id']}: parked, and never comes again"

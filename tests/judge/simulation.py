@@ -55,6 +55,7 @@ class _Audit:
         yield from play_faults(self._files, self._record, self._lifecycles)
         yield from self._order()
         yield from self._folders()
+        yield from self._gone()
 
     def _outcome(self, sent: Sent) -> Iterator[str]:
         life = self._lifecycles[sent.key]
@@ -280,8 +281,16 @@ class _Audit:
                 posts[0].kind == "reply"
                 and not _of_no_conversation(sent, self._record.sent.values())
                 and not self._admitted(sent.thread)
+                and posts[0].at > self._record.forgotten.get(sent.thread, 0.0)
             ):
                 yield f"{path}: {key} was answered and forgotten"
+
+    def _gone(self) -> Iterator[str]:
+        """What people had forgotten is in no file. The run of a playbook is left out: `/forget` leaves it."""
+        for path, data in self._files.items():
+            told = {f"m{int(a)}-{int(b)}" for a, b in re.findall(rb"tk(\d+)x(\d+)x\d+z", data)}
+            if not path.endswith("/playbooks.json"):
+                yield from (f"{path}: {one} was forgotten" for one in sorted(told & self._record.gone))
 
     def _admitted(self, thread: str) -> bool:
         return any(

@@ -73,7 +73,7 @@ class SimDisk:
         return bytes(self._inode(path).shown[-size:])
 
     def create(self, path: Path) -> SimFile:
-        return SimFile(self, self._link(path, Inode()), path.name)
+        return SimFile(self, self._link(path, Inode(at=self._fate.clock())), path.name)
 
     def append(self, path: Path) -> SimFile:
         node = self._folder(path.parent).shown.get(path.name)
@@ -135,6 +135,7 @@ class SimDisk:
         else:
             taken = size
         inode.write(data[:taken])
+        inode.at = self._fate.clock()
         return taken
 
     def fsync(self, inode: Inode, name: str) -> None:
@@ -148,7 +149,7 @@ class SimDisk:
         inode.fsync()
 
     def kill(self) -> None:
-        for _, inode in self._walk(self.root, ""):
+        for _, inode in self.walk():
             if inode.lost and self._rng.random() < 0.5:
                 inode.evict()
 
@@ -169,12 +170,12 @@ class SimDisk:
 
     def files(self) -> dict[str, bytes]:
         """Return what the kernel shows, by path."""
-        return {path: bytes(inode.shown) for path, inode in self._walk(self.root, "")}
+        return {path: bytes(inode.shown) for path, inode in self.walk()}
 
-    def _walk(self, folder: Folder, path: str) -> Iterator[tuple[str, Inode]]:
-        for name, node in folder.shown.items():
+    def walk(self, folder: Folder | None = None, path: str = "") -> Iterator[tuple[str, Inode]]:
+        for name, node in (folder or self.root).shown.items():
             if isinstance(node, Folder):
-                yield from self._walk(node, f"{path}/{name}")
+                yield from self.walk(node, f"{path}/{name}")
             else:
                 yield f"{path}/{name}", node
 

@@ -16,6 +16,8 @@ class Inode:
     synced: bytearray = field(default_factory=bytearray)
     unsynced: list[tuple[int, bytes | None]] = field(default_factory=list)
     lost: bool = False
+    at: float = 0.0
+    """When it was last written."""
 
     def write(self, data: bytes) -> None:
         self.unsynced.append((len(self.shown), data))

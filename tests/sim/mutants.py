@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -30,6 +31,7 @@ from bot.extensions.playbooks.runs import Runs
 from bot.llm.policies.queue import CallQueue
 from bot.ports.model import Usage
 from bot.schedules.store import Schedule, Schedules
+from tests.crash.retention import FORGETTING_WRONGLY
 from tests.explorer.mutants import MUTANTS as explorer
 from threads.actor.actor import Actor
 from threads.actor.questions import Questions
@@ -371,6 +373,15 @@ def left_in_the_middle() -> Plant:
     return patch.multiple(Player, _attempt=lazy)
 
 
+@contextmanager
+def forgetting_wrongly(name: str) -> Iterator[None]:
+    """As in the crash runs: see `tests.crash.retention`."""
+    with ExitStack() as stack:
+        for one in FORGETTING_WRONGLY[name]:
+            stack.enter_context(one)
+        yield
+
+
 def _key_of(record: Record) -> str:
     transport, workspace, channel, _ = record.thread_id.split(":", 3)
     return f"{transport}:{workspace}:{channel}:{record.message_id}"
@@ -412,6 +423,9 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "parked for ever": (parked_for_ever, "never comes again"),
     "money anew in each turn": (money_anew_in_each_turn, "billed for a playbook"),
     "money of a stage ignored": (money_of_a_stage_ignored, "billed for a playbook"),
+    "takes what is owed": (partial(forgetting_wrongly, "greedy"), ": taken, "),
+    "forgets ids": (partial(forgetting_wrongly, "amnesiac"), DOUBLED),
+    "texts kept": (lambda: patch.multiple(Ledger, forget_texts=lambda *_: None), "was forgotten"),
     "left in the middle": (left_in_the_middle, "answered, and its playbook is|on disk, and"),
 }
 """Each wrong protocol with the broken promise that it must be caught by."""

@@ -247,9 +247,8 @@ class Platform:
             Post(at, *place, outgoing.text, outgoing.kind, self._sent_at.get(place[0], at))
         )
         self._fate.note(f"kept {outgoing.key} {outgoing.text!r}")
-        if outgoing.choices:
-            for delay, author, text in self.people(outgoing):
-                self._react(outgoing.thread, at + delay, author, text)
+        for delay, author, text in self.people(outgoing):
+            self._react(outgoing.thread, at + delay, author, text)
         return f"p{len(self._record.posts) - 1}"
 
     def _react(self, thread: ThreadId, at: float, author: str, text: str) -> None:

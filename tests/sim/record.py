@@ -97,5 +97,9 @@ class Record:
     plays: list[PlayCall] = field(default_factory=list)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The runs of playbooks by id, each as it was durable when a stage called last."""
+    forgotten: dict[str, float] = field(default_factory=dict)
+    """When something was last taken of each thread."""
+    gone: set[str] = field(default_factory=set)
+    """The ids of messages that people had forgotten."""
     tops: dict[str, set[str]] = field(default_factory=dict)
     """The models that were chosen, by the message whose turn they were to answer; only with the real stack."""

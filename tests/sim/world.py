@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from .plan import STACK_COMMANDS, START, draw
 from .platform import Platform, TransportBug
 from .plays import PLAY_COMMANDS, PlayWatch, WatchedPeek, start_returns, with_plays
 from .record import Record
+from .retention import FORGET, Forgetting
 from .stack import ADMIN, STRANGER, SimModelChain, Stack, draw_stack
 from .write_ahead import WriteAhead
 
@@ -52,6 +53,9 @@ PAGED = 0.15
 
 STACKED = 0.4
 """The share of seeds with the real model layer."""
+
+FORGETTING = 0.4
+"""The share of seeds in which the bot forgets."""
 
 PLAYING = 0.6
 """The share of those in which people play playbooks."""
@@ -77,6 +81,8 @@ class World:
         self._plays = stacked and random.Random(f"{seed} plays").random() < PLAYING
         self.stack = draw_stack(more, self.record, plays=self._plays) if stacked else None
         commands = (*STACK_COMMANDS, *(PLAY_COMMANDS if self._plays else ())) if stacked else ()
+        forgets = random.Random(f"{seed} retention").random() < FORGETTING
+        commands += (FORGET,) * 20 if forgets else ()
         self.plan = draw(plan, self.record, commands, plays=self._plays)
         self.record.mailbox, self.record.max_age_s = self.plan.limits.mailbox, self.plan.max_age_s
         if on_page:
@@ -90,15 +96,15 @@ class World:
         self._watch = PlayWatch(self.disk, DATA, self.record)
         self._tools = [WatchedPeek(self.fate, self._watch) if self._plays else Peek(self.fate)]
         self._toolbox = make_toolbox(self._tools)
+        self._forgetting = Forgetting(seed, self.disk, DATA, self.fate, self.record) if forgets else None
         self._calm = False
         self._returns: Schedules | None = None
-        if self.stack is not None:
-            self.platform.people = self._people
+        self.platform.people = self._people
 
     def run(self) -> None:
         """Live through all that the plan holds, then once more with nothing to fear and everything repeated."""
         lives = list(self.plan.lives)
-        with _settings(self.plan.compact_above, self.stack), _listening(self.record):
+        with _settings(self.plan.compact_above, self.stack, self._forgetting), _listening(self.record):
             while not self._live(*(lives.pop(0) if lives and not self._calm else (0, False))):
                 self.record.restarts += 1
                 if self.record.restarts > 200:
@@ -180,7 +186,7 @@ class World:
 
     async def _process(self) -> None:
         set_current_async_library("asyncio")  # as `anyio.run` does: else it is looked up at every call
-        async with anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as tasks, AsyncExitStack() as opened:
             self.fate.leave = partial(self._leave, tasks.cancel_scope)
             self.model = await self._open_model(tasks)
             self.model.calm = self._calm
@@ -199,9 +205,13 @@ class World:
             )
             if isinstance(self.model, SimModelChain) and self._plays:
                 parts, returns = await self._with_plays(parts, self.model)
+            if self._forgetting:
+                parts = await opened.enter_async_context(self._forgetting.open(parts, self._offload, returns))
             core = await open_core(tasks, parts)
             self._look_into(core)
-            tasks.start_soon(self.platform.serve, core.orchestrator.receive, name="platform")
+            receive = core.orchestrator.receive
+            receive = self._forgetting.receiving(receive) if self._forgetting else receive
+            tasks.start_soon(self.platform.serve, receive, name="platform")
             if returns:
                 start_returns(tasks, core, parts, returns, self.record, self.plan.max_age_s)
                 self._returns = returns
@@ -283,6 +293,9 @@ class World:
         """Say what people do about a post with choices: the right ones, the wrong ones, in time, late, or nothing."""
         rng = self.fate.rng
         commands = [choice.command for choice in outgoing.choices]
+        yield from self._forgetting.answers(outgoing) if self._forgetting else ()
+        if self.stack is None or not commands:
+            return
         if self._calm:
             if "?" in outgoing.key:
                 approve = " ".join(commands[0].split()[:2])
@@ -323,11 +336,12 @@ class World:
 
 
 @contextmanager
-def _settings(compact_above: int, stack: Stack | None) -> Iterator[None]:
+def _settings(compact_above: int, stack: Stack | None, forgetting: Forgetting | None) -> Iterator[None]:
     new_file_above = stack.new_file_above if stack else bot.budget.ledger.BEGIN_ANEW_ABOVE
     with (
         patch.object(threads.journal.journal, "COMPACT_ABOVE", compact_above),
         patch.object(bot.budget.ledger, "BEGIN_ANEW_ABOVE", new_file_above),
+        forgetting.prepared() if forgetting else nullcontext(),
     ):
         yield
 

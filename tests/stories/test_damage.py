@@ -39,10 +39,7 @@ anyio_backend = virtual_time
 
 @pytest.fixture(autouse=True)
 def quiet():
-    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(before)
 
 
 def incoming(name: str, thread: ThreadId):

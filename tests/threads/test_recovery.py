@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
-from tests.world import Clock, FaultyDisk, Platform, Scripted, inline, message, running, says
+from tests.world import T1, T2, Clock, FaultyDisk, Platform, Scripted, inline, message, running, says
 from threads.actor.recovery import plan
 from threads.journal.journal import FileJournal
 from threads.journal.ports import NullTaker
@@ -242,3 +242,20 @@ async def test_after_damage_all_that_is_owed_is_looked_for_also_by_later_starts(
 
 def ids_of(pending):
     return {"thread_id": pending.received.thread_id, "message_id": pending.received.message_id}
+
+
+async def test_what_is_forgotten_while_the_journal_is_written_anew_is_gone_too(tmp_path):
+    disk, platform, later = PosixDisk(), Platform(), []
+
+    def rename(source, target):
+        source.rename(target)
+        if later and target.name == "journal.jsonl":
+            later.pop().send(None)  # it begins, as when its turn comes in the event loop
+
+    disk.rename = rename
+    async with running(tmp_path, platform, Scripted(), disk=disk) as bot:
+        await platform.exchange(bot, message(1, "a secret"))
+        later.append(bot.journal.forget(T1))
+        await bot.journal.forget(T2)
+        await bot.journal.append()
+    assert b"a secret" not in (tmp_path / "journal.jsonl").read_bytes()

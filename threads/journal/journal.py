@@ -78,6 +78,7 @@ class FileJournal:
             self._compact()
         else:
             self._replace(b"".join(good))
+            self._grown = len(data)
         return len(damaged)
 
     async def knows(self, key: str) -> bool:
@@ -194,16 +195,15 @@ class FileJournal:
 
     def _compact(self) -> None:
         """Write the records that still count to a new file, and go on there."""
+        self._grown = 0  # first: `forget` may ask for one more meanwhile
         self.ledger.forget(self._now())
         lines = [encode(record_adapter(), record) for record in self.ledger.records()]
         self._replace(b"".join(lines))
-        self._grown = 0
 
     def _replace(self, data: bytes) -> None:
         self.close()
         replace_file(self._disk, self._path, data)
         self._file = self._disk.append(self._path)
-        self._grown = len(data)
 
     def close(self) -> None:
         """Close the file."""

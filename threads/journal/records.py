@@ -407,4 +407,4 @@ class Ledger(KnownMessages):
         }.items():
             if key in recent:
                 yield from recent[key].records()
-            yield end
+            yield end if key in recent else replace(end, shown="")

@@ -24,7 +24,7 @@ from bot.ports.status import SOCKET, Status
 from tests.bot.observe.fake_bot import FakeBot
 from tests.bot.observe.test_event_stream import IDS, settle
 from tests.bot.observe.test_health import get
-from tests.patience import WITHIN_S
+from tests.patience import until
 
 SECRET = "correct-horse-battery"
 ALL = EventFilter((), "")
@@ -53,12 +53,6 @@ def follower(data, query="follow=1"):
         connection.connect(str(data / SOCKET))
         connection.sendall(f"GET /events?{query} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
         yield connection
-
-
-async def until(condition):
-    with anyio.fail_after(WITHIN_S):
-        while not condition():
-            await anyio.sleep(0.01)
 
 
 def read_all(connection):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.fakes.discord import BOT, FORUM, GUILD, FakeDiscord
 from tests.fakes.discord.ids import DM, Json
 from tests.fakes.discord.interactions import AUTOCOMPLETE, COMMAND, Interaction
 from tests.fakes.discord.records import Call, Channel, Message, User
+from tests.judge.crash import FORGET, FORGOTTEN
 from tests.judge.discord import DiscordJudge
 
 NONCE_LASTS_S, NONCE_SHOWN_S = 30.0, 1.5
@@ -72,8 +74,10 @@ class Place(ChatPlatform):
         pause_s: float,
         rooms: int = 6,
         people: tuple[str, ...] = PEOPLE,
+        forgets: float = 0,
         **given: Any,
     ) -> None:
+        self._forgets = forgets
         chance = DiscordChance(random.Random(f"{seed} faults"), late_s, self._refused)
         super().__init__(folder, chance, seed=seed, crowd=crowd, pause_s=pause_s, people=people)
         self.fake = self._discord = discord = Guild(chance, **given)
@@ -172,7 +176,7 @@ class Place(ChatPlatform):
         for _ in range(person.choice((0, 0, 1, 3, 6))):
             await self._pause(person)
             if person.random() < 0.3:
-                await self._wait_for_answer(lambda: self._answered(first.thread))
+                await self._wait_for_answer(lambda: self._shows(" of ", first.thread))
             if not self.talking:
                 return
             await self._act(user, first, person)
@@ -211,8 +215,20 @@ class Place(ChatPlatform):
             self._chat(user, person.choice(self._channels))
         elif kind < 0.38:
             self._press(user, where)
+        elif kind < 0.46 and self._forgets:
+            await self._forget(user, where, first.thread, reply_to, person)
         else:
             self._say(user, where, person, reply_to=reply_to)
+
+    async def _forget(self, user: str, where: str, thread: str, to: str, person: random.Random) -> None:
+        """Have the thread forgotten once all is answered; afterwards Discord delivers all of it again."""
+        before = [one for one in self._spoken if one.thread == thread]
+        await self._wait_for_answer(lambda: {one.message.id for one in before} <= self._journal.settled)
+        self._say(user, where, person, reply_to=to, command=FORGET)
+        await self._wait_for_answer(lambda: self._shows(FORGOTTEN, thread))
+        for one in before:
+            if not one.deleted:
+                self._discord.redeliver(one.message)
 
     def _where(self, first: PersonMessage) -> tuple[str, str]:
         """Return where the conversation goes on: in its thread, once that is open, or as a reply to the last answer."""
@@ -241,9 +257,10 @@ class Place(ChatPlatform):
         thread = before or self._conversation_in(place)
         number = self._number(thread)
         token = self._token(number)
-        joined = place.is_thread and self._answered(thread)
+        joined = place.is_thread and self._shows(" of ", thread) and not self._is_quiet(thread)
         named = named or (place.is_thread and person.random() < (0.2 if joined else 0.8))
-        text = f"/{command} {token}" if command else f"please answer {token}"
+        words = command if command == FORGET else f"{command} {token}"
+        text = f"/{words}" if command else f"please answer {token}"
         wire = f"<@{BOT}> {text}" if named else text
         files = [FILE] if not command and person.random() < 0.08 else []
         message = self._discord.say(user, channel, wire, reply_to=reply_to or None, files=files)
@@ -284,11 +301,16 @@ class Place(ChatPlatform):
         self._by_id[spoken.message.id] = spoken
         return spoken
 
-    def _answered(self, thread: str) -> bool:
-        """Whether an answer is there, so that people see that the bot takes part."""
+    def _is_quiet(self, thread: str) -> bool:
+        """Whether the bot may know nothing of a thread any more."""
+        last = max(one.at for one in self._spoken if one.thread == thread)
+        return bool(self._forgets) and time.monotonic() - last > self._forgets / 2
+
+    def _shows(self, words: str, thread: str) -> bool:
+        """Whether a post has these words: by those of an answer people see that the bot takes part."""
         _, _, channel, root = thread.split(":")
         return any(
-            " of " in message.content and self._thread_of(message) == thread and not self._unfinished(message)
+            words in message.content and self._thread_of(message) == thread and not self._unfinished(message)
             for message in self._discord.posts(root if root in self._discord.channels else channel)
         )
 

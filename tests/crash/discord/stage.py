@@ -12,7 +12,7 @@ from tests.crash.run import Rounds, Stage
 def _place(folder: Path, rounds: Rounds) -> run.Place:
     how = {"seed": rounds.seed, "late_s": rounds.late_s, "crowd": rounds.threads, "pause_s": rounds.pause_s}
     if not rounds.within_s:
-        return Place(folder, **how)
+        return Place(folder, **how, forgets=rounds.forgets)
     return Threads(folder, **how, presses=rounds.questions == "answered", rate_scale=1)
 
 

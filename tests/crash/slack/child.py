@@ -61,10 +61,10 @@ def slack(args: argparse.Namespace, disk: Disk, store: PostgresStore | None) -> 
     return edge
 
 
-def _forgetting_wrongly(name: str) -> Callable[[], None]:
+def _forgetting_wrongly(name: str) -> Callable[[], object]:
     from tests.crash.retention import FORGETTING_WRONGLY  # noqa: PLC0415 - its extension may be missing
 
-    return FORGETTING_WRONGLY[name]
+    return lambda: [one.start() for one in FORGETTING_WRONGLY[name]]
 
 
 def hurry(scale: float) -> None:

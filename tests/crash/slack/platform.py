@@ -286,13 +286,8 @@ class Place(ChatPlatform):
             or person.random() < (0.2 if joined else 0.8)
             or self._is_quiet(channel, root)
         )
-        text = (
-            f"/{command}"
-            if command == FORGET
-            else f"/{command} {token}"
-            if command
-            else f"please answer {token}"
-        )
+        words = command if command == FORGET else f"{command} {token}"
+        text = f"/{words}" if command else f"please answer {token}"
         odd = not command and person.random() < 0.1
         wire = f"<@{BOT_USER}> {text}" if named else text
         quiet = not slack.sockets.links and person.random() < 0.5

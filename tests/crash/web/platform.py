@@ -21,6 +21,8 @@ from anyio.abc import TaskStatus
 
 from tests.crash.book import Book
 from tests.crash.journal import Journal
+from tests.crash.run import Rounds
+from tests.judge.crash import FORGET
 from tests.transports.web.patient import Fields, Page, follow, words
 from tests.transports.web.process import free_port
 from tests.transports.web.site import Visitor
@@ -48,7 +50,7 @@ class Kept(Page):
         super().__init__()
         self.trip, self.settled = trip, dict[str, str]()
         self.texts, self.kinds = dict[tuple[str, str], list[str]](), dict[tuple[str, str], str]()
-        self.snapshots = 0
+        self.snapshots, self.sent = 0, set[str]()
 
     def apply(self, event: Fields) -> None:
         super().apply(event)
@@ -80,19 +82,18 @@ class Site:
 
 
 class Place:
-    """A `tests.crash.run.Place`. Two threads share a person; with *presses* they answer what they are asked."""
+    """A `tests.crash.run.Place`. Two threads share a person; where there are questions, they may answer them."""
 
-    def __init__(self, folder: Path, seed: int, threads: int, *, pause_s: float, presses: bool) -> None:
+    def __init__(self, folder: Path, rounds: Rounds) -> None:
         self.trip: Callable[[str], bool] = lambda _: False
         self.talking, self.accepted = True, 0
-        self._folder, self._seed, self._threads = folder, seed, threads
-        self._pause_s, self._presses = pause_s, presses
+        self._rounds = rounds
         self._book, self._journal = Book(folder), Journal(folder / "data" / "journal.jsonl")
         self._site = Site(folder / "data", free_port())
         self._pages: dict[str, Kept] = {}
         self._sent, self._presses_sent, self._waiting = set[str](), set[str](), set[str]()
         self._pressed = set[str]()
-        self._fate = random.Random(f"{seed} fate")
+        self._fate = random.Random(f"{rounds.seed} fate")
 
     @property
     def posted(self) -> int:
@@ -110,7 +111,7 @@ class Place:
 
     async def talk(self) -> None:
         async with anyio.create_task_group() as people:
-            for number in range(self._threads):
+            for number in range(self._rounds.threads):
                 people.start_soon(self._sit, number)
 
     async def until_settled(self) -> None:
@@ -148,9 +149,9 @@ class Place:
             while not await self._enter(visitor, person):
                 await anyio.sleep(AGAIN_S)
             tasks.start_soon(follow, visitor, root, page)
-            if self._presses:
+            if self._rounds.questions == "answered":
                 tasks.start_soon(self._answer, visitor, person, root, page)
-            await self._converse(visitor, person, root, number)
+            await self._converse(visitor, person, root, number, page)
             await anyio.sleep_forever()
 
     async def _enter(self, visitor: Visitor, person: str) -> bool:
@@ -160,25 +161,39 @@ class Place:
             return False
         return True
 
-    async def _converse(self, visitor: Visitor, person: str, root: str, number: int) -> None:
-        people = random.Random(f"{self._seed} thread {number}")
+    async def _converse(self, visitor: Visitor, person: str, root: str, number: int, page: Kept) -> None:
+        people = random.Random(f"{self._rounds.seed} thread {number}")
         for message in says(people, number):
             if not self.talking:
                 return
             await self._send(visitor, person, root, message)
             await self._pause(people, number)
+            if self._rounds.forgets and people.random() < 0.05:
+                await self._forget(visitor, person, root, page)
+
+    async def _forget(self, visitor: Visitor, person: str, root: str, page: Kept) -> None:
+        """Have the thread forgotten once all is answered, after the question; then the page sends all of it again."""
+        before = page.sent & self._sent
+        for text in ("/forget", f"/{FORGET}", ""):
+            while not page.settled.keys() >= page.sent & self._sent:
+                await page.news()
+            if text and self.talking:
+                await self._send(visitor, person, root, Message(f"f{len(self._sent)} {root}", text, True))
+        for message_id in before:
+            await self._post(visitor, {"id": message_id, "thread": root, "text": "again"})
 
     async def _pause(self, people: random.Random, number: int) -> None:
         hurried = number % 8 == 0 and people.random() < 0.9
-        await anyio.sleep(0 if hurried else people.expovariate(1 / self._pause_s))
+        await anyio.sleep(0 if hurried else people.expovariate(1 / self._rounds.pause_s))
 
     async def _send(self, visitor: Visitor, person: str, root: str, message: Message) -> None:
         text = message.text.encode("utf-8", "replace").decode()  # as a browser makes a text well formed
-        message_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed} {message.id}"))
+        message_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._rounds.seed} {message.id}"))
         thread = f"web::{person}:{root}"
         about = {"text": text, "command": message.command, "token": message.id}
         self._book.write("sent", id=message_id, thread=thread, said_at=anyio.current_time(), **about)
         (self._presses_sent if "?" in message.id else self._sent).add(message_id)
+        self._pages[thread].sent.add(message_id)
         self._waiting.add(message_id)
         post = partial(self._post, visitor, {"id": message_id, "thread": root, "text": text})
         while not await post():

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from tests.fakes.discord.records import Call
-from tests.fakes.discord.web import connection, cut, under_fault
+from tests.fakes.discord.web import cut, under_fault
+from tests.fakes.sockets import connection
 
 if TYPE_CHECKING:
     from tests.fakes.discord.server import FakeDiscord

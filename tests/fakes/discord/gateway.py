@@ -15,8 +15,9 @@ from tests.fakes.discord.link import ACK_OP, HELLO_OP, INVALID_OP, Link
 from tests.fakes.discord.records import Call
 from tests.fakes.discord.session import MEMBERS, MESSAGE_CONTENT, PRESENCES, Session
 from tests.fakes.discord.views import guild_view
-from tests.fakes.discord.web import apply_fault, connection, cut
+from tests.fakes.discord.web import apply_fault, cut
 from tests.fakes.faults import Script
+from tests.fakes.sockets import connection
 
 if TYPE_CHECKING:
     from tests.fakes.discord.server import FakeDiscord

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from tests.fakes.discord.web import reset
+from tests.fakes.sockets import reset
 
 if TYPE_CHECKING:
     from tests.fakes.discord.session import Session

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +16,7 @@ from tests.fakes.discord import faults, limits
 from tests.fakes.discord.ids import Json
 from tests.fakes.discord.records import Attachment, Call
 from tests.fakes.discord.rules import Refusal
+from tests.fakes.sockets import connection, reset
 
 if TYPE_CHECKING:
     from tests.fakes.discord.server import FakeDiscord
@@ -214,21 +213,8 @@ async def _form(discord: FakeDiscord, request: web.Request, call: Call) -> Json:
     return body
 
 
-def connection(request: web.Request) -> int:
-    """Tells the TCP connections of the clients apart (their port)."""
-    peer = request.transport.get_extra_info("peername") if request.transport else None
-    return peer[1] if peer else 0
-
-
 def cut(request: web.Request) -> web.Response:
     """Reset the connection; what is returned can no longer be sent."""
     if transport := request.transport:
         reset(transport)
     return web.Response()
-
-
-def reset(transport: asyncio.Transport) -> None:
-    """End a connection with RST."""
-    raw = transport.get_extra_info("socket")
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()

@@ -8,7 +8,7 @@ import json
 
 from aiohttp import web
 
-from tests.fakes.slack.web import reset
+from tests.fakes.sockets import reset
 
 
 class Link:

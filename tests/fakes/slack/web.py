@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from aiohttp import web
 from tests.fakes.slack import faults
 from tests.fakes.slack.records import Call, Json
 from tests.fakes.slack.rules import Refusal
+from tests.fakes.sockets import connection, reset
 
 if TYPE_CHECKING:
     from tests.fakes.slack.server import FakeSlack
@@ -192,12 +191,6 @@ def _token(request: web.Request, args: Args) -> str | None:
     return token
 
 
-def connection(request: web.Request) -> int:
-    """Tells the TCP connections of the clients apart (their port)."""
-    peer = request.transport.get_extra_info("peername") if request.transport else None
-    return peer[1] if peer else 0
-
-
 def too_many(retry_after: int) -> web.Response:
     return web.json_response(
         {"ok": False, "error": "ratelimited"}, status=429, headers={"Retry-After": str(retry_after)}
@@ -212,10 +205,3 @@ def cut(request: web.Request, how: str) -> web.Response:
         else:
             transport.close()
     return web.Response()
-
-
-def reset(transport: asyncio.Transport) -> None:
-    """End a connection with RST."""
-    raw = transport.get_extra_info("socket")
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()

@@ -122,12 +122,16 @@ async def test_escape_closes_the_list_first_and_then_stops_the_turn_and_keeps_wh
     assert session.got == ["hold", "/stop"]
 
 
+async def begins_to_leave(session, keys=CTRL_C):
+    session.keys.send_text(keys)
+    await session.screen.shows(f"main> {AGAIN}")
+    assert not session.left.is_set()
+
+
 async def test_escape_neither_clears_a_line_nor_leaves_where_nothing_runs(session):
     session.keys.send_text("words" + ESCAPE + CTRL_C)
     await session.screen.lacks("words")
-    session.keys.send_text(ESCAPE + CTRL_C)
-    await session.screen.shows(f"main> {AGAIN}")
-    assert not session.left.is_set()
+    await begins_to_leave(session, ESCAPE + CTRL_C)
     assert session.got == []
 
 
@@ -144,9 +148,7 @@ async def test_a_ctrl_c_that_stops_a_turn_does_not_begin_to_leave(session):
     await session.enter("hold", "first partial")
     session.keys.send_text(CTRL_C)
     await session.screen.shows("(Stopped here.)", "Stopped.")
-    session.keys.send_text(CTRL_C)
-    await session.screen.shows(f"main> {AGAIN}")
-    assert not session.left.is_set()
+    await begins_to_leave(session)
     session.keys.send_text(CTRL_C)
     await session.ended()
 
@@ -154,8 +156,7 @@ async def test_a_ctrl_c_that_stops_a_turn_does_not_begin_to_leave(session):
 async def test_a_turn_that_does_not_stop_can_be_left_by_the_third_ctrl_c(session, monkeypatch):
     monkeypatch.setattr(session.bot, "command", lambda _: anyio.sleep_forever())
     await session.enter("hold", "first partial")
-    session.keys.send_text(CTRL_C + CTRL_C)
-    await session.screen.shows(f"main> {AGAIN}")
+    await begins_to_leave(session, CTRL_C + CTRL_C)
     session.keys.send_text(CTRL_C)
     await session.ended()
     assert session.got == ["hold", "/stop"]
@@ -167,9 +168,7 @@ async def test_a_ctrl_c_that_clears_a_line_does_not_begin_to_leave(session):
     session.keys.send_text(CTRL_C)
     await session.screen.lacks("words")
     assert AGAIN not in session.screen.text
-    session.keys.send_text(CTRL_C)
-    await session.screen.shows(f"main> {AGAIN}")
-    assert not session.left.is_set()
+    await begins_to_leave(session)
     session.keys.send_text(CTRL_C)
     await session.ended()
     assert session.got == []
@@ -178,14 +177,11 @@ async def test_a_ctrl_c_that_clears_a_line_does_not_begin_to_leave(session):
 
 @pytest.mark.parametrize("between", ["x\x7f", "hello\r"])
 async def test_who_types_after_a_ctrl_c_stays(session, between):
-    session.keys.send_text(CTRL_C)
-    await session.screen.shows(f"main> {AGAIN}")
+    await begins_to_leave(session)
     session.keys.send_text(between)
     await session.screen.lacks(AGAIN)
     await session.screen.ends_with("\nmain")  # nothing runs
-    session.keys.send_text(CTRL_C)
-    await session.screen.shows(f"main> {AGAIN}")
-    assert not session.left.is_set()
+    await begins_to_leave(session)
     await session.enter("here", "You said: here")
 
 

@@ -13,7 +13,7 @@ from bot.extensions.mcp.settings import McpServer
 from tests.bot.extensions.mcp.opened import NO_ARGUMENTS, QUICK, call, opened, plain, starts, workshop
 from tests.bot.extensions.mcp.test_http import at, run_program
 from tests.bot.tools.processes import gone
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.errors import NewerSchema
 from threads.model import ToolCall
@@ -49,12 +49,6 @@ async def test_a_list_that_has_changed_while_nobody_was_connected_counts_from_th
         assert [bool(tool.news) for tool in servers.tools] == [False, True]
     async with opened(tmp_path, configured) as servers:
         assert [bool(tool.news) for tool in servers.tools] == [False, True], "a restart accepts nothing"
-
-
-async def until(condition):
-    with anyio.fail_after(WITHIN_S):
-        while not condition():
-            await anyio.sleep(0.01)
 
 
 @pytest.mark.parametrize("wire", ["stdio", "http"])

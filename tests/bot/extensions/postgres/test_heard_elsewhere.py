@@ -93,7 +93,8 @@ async def follow_up(two: Two) -> None:
     assert await two.settle("m1", "m2") == {"m1": "answered", "m2": "answered"}
 
 
-async def follow_up_before_the_mention_is_stored(two: Two) -> None:
+def note_asking(two: Two) -> anyio.Event:
+    """Return what is set once the other worker has asked whether a thread is begun."""
     asked, begun = anyio.Event(), two.stores[1].begun
 
     async def ask(thread, before):
@@ -102,6 +103,11 @@ async def follow_up_before_the_mention_is_stored(two: Two) -> None:
         return found
 
     two.stores[1].begun = ask
+    return asked
+
+
+async def follow_up_before_the_mention_is_stored(two: Two) -> None:
+    asked = note_asking(two)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(two.other.orchestrator.receive, overheard(2))
         await asked.wait()
@@ -111,14 +117,7 @@ async def follow_up_before_the_mention_is_stored(two: Two) -> None:
 
 async def said_before_the_mention(two: Two) -> None:
     """It is an earlier line of the thread, however late it is looked for again."""
-    asked, begun = anyio.Event(), two.stores[1].begun
-
-    async def ask(thread, before):
-        found = await begun(thread, before)
-        asked.set()
-        return found
-
-    two.stores[1].begun, early = ask, overheard(2)
+    asked, early = note_asking(two), overheard(2)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(two.other.orchestrator.receive, early)
         await asked.wait()
