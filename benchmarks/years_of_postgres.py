@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -18,12 +18,12 @@ from typing import Any
 import psycopg
 
 from benchmarks.figures import Conditions, Figure
-from bot.extensions.postgres.reading import PostgresReader
+from bot.extensions.postgres.reading import AT_ONCE, PostgresReader
 from bot.reports.audit_trail import Filter, read_audit
 from bot.reports.dead_letters import dead_letters
 from bot.reports.line_reader import Damage
 from bot.reports.message_story import stories
-from bot.reports.thread import entries, summary, waiting
+from bot.reports.thread import entries, summaries, waiting
 from bot.reports.usage import report
 from tests.fakes.postgres import Server
 
@@ -119,8 +119,10 @@ class TimedReader(PostgresReader):
         finally:
             self.spent += time.perf_counter() - began
 
-    def _stream(self, statement: str, values: Any) -> Iterator[tuple[Any, ...]]:
-        rows = super()._stream(statement, values)
+    def _stream(
+        self, statement: str, values: Any, size: int = AT_ONCE
+    ) -> Generator[tuple[Any, ...], None, None]:
+        rows = super()._stream(statement, values, size)
         while True:
             began = time.perf_counter()
             row = next(rows, None)
@@ -158,7 +160,7 @@ def answers(dsn: str) -> dict[str, Callable[[PostgresReader], object]]:
         return [*entries(reader, one, Damage(), SHOWN)], reader.count(one), waiting(reader, one.name)
 
     return {
-        "threads list": lambda reader: [summary(reader, one) for one in reader.threads()[:SHOWN]],
+        "threads list": lambda reader: [*summaries(reader, reader.threads()[:SHOWN])],
         "why MESSAGE": lambda reader: stories(reader, message),
         "why REFERENCE": lambda reader: stories(reader, reference),
         "why POST": lambda reader: stories(reader, post),

@@ -47,7 +47,8 @@ KEPT_MONTHS = 3
 KEPT_TURNS = 10_000
 """How much of the past a new file of the ledger carries over. Days are counted from the records, not by the clock, so
 that a clock that jumps makes no spending forgotten. A thread is forgotten when nothing was charged to it on the last
-`KEPT_DAYS` days with a charge: after half a year of silence its limit begins anew."""
+`KEPT_DAYS` days with a charge: after half a year of silence its limit begins anew. A turn is forgotten as a person's
+day is, and beyond so many turns before that: a start reads all of them."""
 
 ROWS = 500
 """Totals on one line: encoding it takes a worker about a millisecond, in which no other thread runs."""
@@ -388,9 +389,9 @@ class Budgets:
         names: dict[Scope, list[str]] = {scope: [] for scope in get_args(Scope)}
         for scope, name in self.totals:
             names[scope].append(name)
-        days, user_days = {"", *names["day"][-KEPT_DAYS:]}, set(names["day"][-KEPT_USER_DAYS:])
+        days, user_days = {"", *names["day"][-KEPT_DAYS:]}, {"", *names["day"][-KEPT_USER_DAYS:]}
         kept: dict[Scope, Container[str]] = {
-            "turn": set(names["turn"][-KEPT_TURNS:]),
+            "turn": {n for n in names["turn"][-KEPT_TURNS:] if self.totals["turn", n].day in user_days},
             "thread": {name for name in names["thread"] if self.totals["thread", name].day in days},
             "user_day": {name for name in names["user_day"] if name[:10] in user_days},
             "schedule_day": user_days,
@@ -428,16 +429,11 @@ class Budgets:
             self.totals[key] = Total(*total[:-1], total.reserved + amount)
 
     def _spend(self, call: Call, amount: int, usage: Usage) -> None:
+        prompt, cached, output = usage.prompt, usage.cache_read, usage.output
         for key in call.keys:
-            total = self.total(key)
-            spent = total._replace(
-                spent=total.spent + amount,
-                prompt=total.prompt + usage.prompt,
-                cached=total.cached + usage.cache_read,
-                output=total.output + usage.output,
-                day=call.day,
-            )
-            self._put(key, spent)
+            t = self.total(key)
+            sums = t.spent + amount, t.granted, t.prompt + prompt, t.cached + cached, t.output + output
+            self._put(key, Total(*sums, t.warned, call.day, t.reserved))
 
     def _put(self, key: Key, total: Total) -> None:
         """Replace a key's total and make it the last in the order."""

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from bot.reports.line_reader import BLOCK, Damage, lines_from, lines_of, records
 from bot.reports.links import linked
 from bot.reports.workspace_files import copy_files, files_of
-from bot.store.reader import LAST, Thread, Wait, WorkspaceFile
+from bot.store.reader import LAST, Lines, Thread, Wait, WorkspaceFile
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
 
@@ -55,12 +55,9 @@ class FileReader:
     def close(self) -> None:
         """Do nothing: no file stays open."""
 
-    def threads(self, transport: str = "") -> list[Folder]:
+    def threads(self, place: str = "") -> list[Folder]:
         """Only the age of each log is read."""
-        found = [
-            _looked_at(path) for path in self._paths() if transport in ("", unquote(path.split("/")[-2]))
-        ]
-        return sorted(found, key=lambda folder: (-folder.changed_at, folder.at))
+        return _looked_at(p for p in self._paths() if not place or Folder(p).name.startswith(f"{place}:"))
 
     def find(self, wanted: str) -> list[Folder]:
         if link := linked(wanted):
@@ -68,18 +65,18 @@ class FileReader:
         if wanted.count(":") >= 3:
             path = thread_folder(self._data, ThreadId.parse(wanted))
             if path.is_dir():
-                return [_looked_at(str(path))]
+                return _looked_at([str(path)])
         last = wanted.rpartition(":")[2]
         names = ((path, path.rpartition("/")[2]) for path in self._paths())
         near = [(path, name) for path, name in names if last in (unquote(name.rpartition("~")[2]), name)]
         return [Folder(path) for path, name in near if Folder(path).name.endswith(wanted) or name == wanted]
 
     def holding(self, pieces: Sequence[bytes]) -> list[Folder]:
-        def holds(folder: Folder) -> bool:
-            blocks = _blocks(f"{folder.at}/log.jsonl", max(map(len, pieces)))
+        def holds(path: str) -> bool:
+            blocks = _blocks(f"{path}/log.jsonl", max(map(len, pieces)))
             return any(piece in block for block in blocks for piece in pieces)
 
-        return list(filter(holds, self.threads()))
+        return _looked_at(filter(holds, self._paths()))
 
     def journal(self, having: Sequence[bytes] = (), _: str = "") -> Iterator[bytes]:
         return lines_of(self._data / "journal.jsonl", having)
@@ -92,6 +89,12 @@ class FileReader:
             while wait:
                 wait()
                 yield from lines_from(file)
+
+    def ends(self, threads: Sequence[Thread], last: int) -> Iterator[tuple[Iterator[bytes], int]]:
+        return ((self.log(thread, last), self.count(thread)) for thread in threads)
+
+    def saying(self, threads: Sequence[Thread], _: Sequence[str]) -> Lines:
+        yield from map(self.log, threads)
 
     def count(self, thread: Thread) -> int:
         return sum(block.count(_MESSAGE) for block in _blocks(_log(thread), len(_MESSAGE)))
@@ -121,10 +124,8 @@ class FileReader:
         from bot.budget.ledger import names_in, parts, since_carried
 
         folder, budgets = self._data / "usage", Budgets()
-        for record in since_carried(
-            parts(names_in(folder)),
-            lambda part: [*records(lines_of(folder / part.name), record_adapter(), Damage())],
-        ):
+        found, kind = parts(names_in(folder)), record_adapter()
+        for record in since_carried(found, lambda p: [*records(lines_of(folder / p.name), kind, Damage())]):
             budgets.apply(record)
         return ((*key, *total) for key, total in budgets.totals.items())
 
@@ -167,7 +168,12 @@ def _subfolders(folder: Path | str) -> list[str]:
     return []
 
 
-def _looked_at(path: str) -> Folder:
+def _looked_at(paths: Iterable[str]) -> list[Folder]:
+    """Return threads by the age of their logs, newest first."""
+    return sorted(map(_folder, paths), key=lambda folder: (-folder.changed_at, folder.at))
+
+
+def _folder(path: str) -> Folder:
     for name in ("/log.jsonl", ""):  # nothing said yet, but a message may wait
         with suppress(FileNotFoundError):
             return Folder(path, os.stat(path + name).st_mtime)  # noqa: PTH116 - once for each of 100,000

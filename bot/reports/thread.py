@@ -31,21 +31,21 @@ class Summary:
     outcome: str = ""
 
 
-def summary(reader: Reader, thread: Thread) -> Summary:
-    """Return the summary of a thread's log; only its end is parsed, the rest is counted.
+def summaries(reader: Reader, threads: Sequence[Thread]) -> Iterator[Summary]:
+    """Return the summary of each thread's log; only its end is parsed, the rest is counted.
 
     Raises `threads.errors.NewerSchema` and OSError.
     """
-    author = text = outcome = at = ""
-    for entry in entries(reader, thread, Damage(), last=LAST_MESSAGES):
-        at = entry.at
-        if entry.kind == "message":
-            author, text, outcome = entry.author, with_quoted(entry.text, entry.quoted), ""
-        elif entry.kind == "settled":
-            outcome = entry.outcome
-    messages = reader.count(thread) if at else 0
-    at = at or datetime.fromtimestamp(thread.changed_at, UTC).isoformat(timespec="milliseconds")
-    return Summary(thread.name, at, messages, author, text, outcome)
+    for thread, (lines, count) in zip(threads, reader.ends(threads, LAST_MESSAGES), strict=True):
+        author = text = outcome = at = ""
+        for entry in records(lines, entry_adapter(), Damage()):
+            at = entry.at
+            if entry.kind == "message":
+                author, text, outcome = entry.author, with_quoted(entry.text, entry.quoted), ""
+            elif entry.kind == "settled":
+                outcome = entry.outcome
+        changed_at = datetime.fromtimestamp(thread.changed_at, UTC).isoformat(timespec="milliseconds")
+        yield Summary(thread.name, at or changed_at, count if at else 0, author, text, outcome)
 
 
 def entries(

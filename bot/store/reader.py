@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +12,8 @@ from threads.model import Incoming
 
 Wait = Callable[[], None]
 """Returns when it is time to look for more."""
+
+Lines = Generator[Iterable[bytes], None, None]
 
 LAST = "9999"
 """Later than any day and month."""
@@ -48,8 +50,8 @@ class Reader(Protocol):
 
     def close(self) -> None: ...
 
-    def threads(self, transport: str = "") -> Sequence[Thread]:
-        """Return the threads of one transport, or of all, most recently changed first."""
+    def threads(self, place: str = "") -> Sequence[Thread]:
+        """Return all threads, or those of a transport or of a place within it, most recently changed first."""
 
     def find(self, wanted: str) -> Sequence[Thread]:
         """Return the thread with this id, or those whose id ends with it. A link to a message works too."""
@@ -68,6 +70,15 @@ class Reader(Protocol):
 
     def log(self, thread: Thread, last: int | None = None, wait: Wait | None = None) -> Iterator[bytes]:
         """Return a thread's history, or at least that of its *last* messages."""
+
+    def ends(self, threads: Sequence[Thread], last: int) -> Iterator[tuple[Iterable[bytes], int]]:
+        """Return for each thread what `log` says of its *last* messages, and its `count`."""
+
+    def saying(self, threads: Sequence[Thread], words: Sequence[str]) -> Lines:
+        """Return for each thread the lines of its history that may say all of these words, in whatever case.
+
+        Close it before anything else is read.
+        """
 
     def count(self, thread: Thread) -> int:
         """Return how many messages its history has."""

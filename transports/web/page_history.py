@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from time import monotonic
@@ -35,7 +35,7 @@ MOST_TITLES = 5_000
 SEARCH_S, MOST_HITS = 2.0, 50
 """How long a search may take, and how many threads it finds. It says how many it did not look into."""
 
-AT_ONCE = 500
+AT_ONCE = 30
 """Lines that are searched together: most threads are done with one look."""
 
 MOST_SEARCHES = 2
@@ -82,9 +82,8 @@ class ThreadHistory:
 
     def _of(self, reader: Reader, person: str) -> dict[str, Thread]:
         """Return the threads of a person by their roots, newest first."""
-        start = f"web::{person}:"
-        found = (thread for thread in reader.threads("web") if thread.name.startswith(start))
-        return {thread.name.removeprefix(start): thread for thread in found}
+        place = f"web::{person}"
+        return {one.name.removeprefix(f"{place}:"): one for one in reader.threads(place)}
 
     def _title(self, reader: Reader, thread: Thread) -> str:
         """Return the first words of a thread."""
@@ -98,31 +97,20 @@ class ThreadHistory:
     def _search(
         self, person: str, words: Sequence[str], titles: Mapping[str, str], hidden: Container[str]
     ) -> tuple[list[Event], int]:
-        until, hits = monotonic() + SEARCH_S, list[Event]()
+        until, hits = monotonic() + SEARCH_S, dict[str, Event]()
         with closing(open_reader(self._settings, self._environ)) as reader:
-            found = [one for one in self._of(reader, person).items() if one[0] not in hidden]
-            for place, (root, thread) in enumerate(found):
-                if monotonic() > until or len(hits) == MOST_HITS:
-                    return hits, len(found) - place
-                title, hit = titles.get(root, ""), self._hit(reader, thread, words, until)
-                if hit or all(word in title.lower() for word in words):
-                    shown: Event = {"title": title or self._title(reader, thread), "at": thread.changed_at}
-                    hits.append({"thread": root, **shown, **(hit or {})})
-        return hits, 0
-
-    @staticmethod
-    def _hit(reader: Reader, thread: Thread, words: Sequence[str], until: float) -> Event | None:
-        """Return the first line that was said with all of the words, until a time on the clock."""
-        pieces, log = [in_json(word).decode().lower() for word in words], iter(reader.log(thread))
-        while (lines := [*islice(log, AT_ONCE)]) and monotonic() <= until:
-            for line in lines if _says(b"\n".join(lines), pieces) else ():
-                for entry in records([line], entry_adapter(), Damage()) if _says(line, pieces) else ():
-                    said = " ".join(entry.text.split())
-                    lower, is_said = said.lower(), entry.kind in {"message", "reply"}
-                    if is_said and all(word in lower for word in words) and not is_press(said):
-                        start = max(0, min(map(lower.find, words)) - BEFORE)
-                        return {"message": entry.message_id, "text": said[start : start + AROUND]}
-        return None
+            found = {root: one for root, one in self._of(reader, person).items() if root not in hidden}
+            left = len(found)
+            with closing(reader.saying([*found.values()], words)) as said:
+                for (root, thread), lines in zip(found.items(), said, strict=False):
+                    if monotonic() > until or len(hits) == MOST_HITS:
+                        break
+                    title, hit, left = titles.get(root, ""), _hit(lines, words, until), left - 1
+                    if hit or all(word in title.lower() for word in words):
+                        hits[root] = {"title": title, "at": thread.changed_at, **(hit or {})}
+            for root, hit in hits.items():
+                hit["title"] = hit["title"] or self._title(reader, found[root])
+        return [{"thread": root, **hit} for root, hit in hits.items()], left
 
     def _export(self, name: str, title: str, form: str) -> tuple[str, IO[str]]:
         with closing(open_reader(self._settings, self._environ)) as reader:
@@ -166,6 +154,20 @@ class ThreadHistory:
                 if one.result:
                     events.append(tool_finished(one.call, one.result, self._mask))
         return found
+
+
+def _hit(log: Iterable[bytes], words: Sequence[str], until: float) -> Event | None:
+    """Return the first line that was said with all of the words, until a time on the clock."""
+    pieces, log = [in_json(word).decode().lower() for word in words], iter(log)
+    while (lines := [*islice(log, AT_ONCE)]) and monotonic() <= until:
+        for line in lines if _says(b"\n".join(lines), pieces) else ():
+            for entry in records([line], entry_adapter(), Damage()) if _says(line, pieces) else ():
+                said = " ".join(entry.text.split())
+                lower, is_said = said.lower(), entry.kind in {"message", "reply"}
+                if is_said and all(word in lower for word in words) and not is_press(said):
+                    start = max(0, min(map(lower.find, words)) - BEFORE)
+                    return {"message": entry.message_id, "text": said[start : start + AROUND]}
+    return None
 
 
 def _says(lines: bytes, pieces: Sequence[str]) -> bool:

@@ -7,10 +7,14 @@ bytes that the files of one machine would hold.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,8 @@ import psycopg
 from bot.budget.budgets import Call, Commit, Record, Reserve
 from bot.budget.budgets import record_adapter as spending_adapter
 from bot.ports.model import Usage
-from bot.store.reader import Forgotten, Kind, Thread, Wait, WorkerRow, WorkspaceFile
+from bot.reports.thread import in_json
+from bot.store.reader import Forgotten, Kind, Lines, Thread, Wait, WorkerRow, WorkspaceFile
 from threads.journal.records import Ledger, Received, record_adapter
 from threads.log import entry_adapter, log_entries
 from threads.model import Incoming, ThreadId
@@ -40,6 +45,12 @@ OPTIONS = "-c statement_timeout=300s -c idle_in_transaction_session_timeout=10s"
 AT_ONCE = 1000
 """Lines that are fetched together."""
 
+SIGNS, DOT = dict(zip("kiåθωß", "\u212a\u0130\u212b\u03f4\u2126\u1e9e", strict=True)), "\u0307"
+"""What else has these small letters; that of U+0130 is two, the second is a dot."""
+
+SEARCHED_AT_ONCE = 20
+"""Of a search, which may end at any of them."""
+
 NO_TABLES = "the database has no tables of this version yet: `threadfast run` makes them at its start"
 
 LATE_S = 10
@@ -54,12 +65,18 @@ RECORDS = ("received", "started", "intent", "posted", "settled")
 TEXTS = ", ".join(f"m.{name}::text" for name in RECORDS)
 
 
-def value(column: str, name: str, place: int = 2) -> str:
+def value(column: str, name: str, place: int = 2, end: str = "") -> str:
     """Return SQL for the first string of that name in a line, as its index has it, or for the last: *place* -1.
 
-    The text is looked into and not the JSON, which fails at an escaped NUL.
+    What people say may hold an escaped quotation mark, so the name that follows says where it *end*s. The text is
+    looked into and not the JSON, which fails at an escaped NUL.
     """
-    return f"""split_part(split_part({column}::text, '"{name}":"', {place}), '"', 1)"""
+    return f"""split_part(split_part({column}::text, '"{name}":"', {place}), '"{end and f',"{end}":'}', 1)"""
+
+
+def says(column: str, name: str, end: str) -> str:
+    """Return SQL for whether that text of a line may have all words."""
+    return f"{value(column, name, end=end)} ~ ALL (%(words)s::text[])"
 
 
 # Constants only; `json` as text shows \u0000 as these six characters, so no text is refused.
@@ -84,10 +101,26 @@ ENDED = (
     "AND m.seq <> ALL (%(seen)s::bigint[]) "
     "ORDER BY m.settled_at DESC, m.seq DESC LIMIT %(most)s"
 )
+ENDS = (
+    f"SELECT u.n, {TEXTS} FROM unnest(%(threads)s::text[]) WITH ORDINALITY u (thread, n) "  # noqa: S608
+    "CROSS JOIN LATERAL (SELECT * FROM message e WHERE e.thread = u.thread AND NOT e.logged "
+    "AND e.settled IS NOT NULL ORDER BY e.settled_at DESC, e.seq DESC LIMIT %(last)s) m "
+    "ORDER BY u.n, m.settled_at, m.seq"
+)
+SAYING = (
+    "SELECT u.n, s.said, s.intent, s.settled FROM unnest(%(threads)s::text[]) WITH ORDINALITY u (thread, n) "  # noqa: S608
+    "LEFT JOIN LATERAL ((SELECT l.line::text AS said, NULL AS intent, NULL AS settled FROM log l "
+    f"WHERE l.thread = u.thread AND {says('l.line', 'text', 'outcome')} ORDER BY l.n) UNION ALL "
+    "(SELECT m.received::text, m.intent::text, m.settled::text FROM message m "
+    "WHERE m.thread = u.thread AND NOT m.logged AND m.settled IS NOT NULL AND "
+    f"({says('m.received', 'text', 'sent_at')} OR {says('m.intent', 'text', 'post')} "
+    f"OR m.outcome <> 'answered' AND {says('m.settled', 'shown', 'spent')}) ORDER BY m.settled_at, m.seq)) s ON true"
+)
 LOGGED = "SELECT line::text FROM log WHERE thread = %s ORDER BY n"
-COUNT = (
-    "SELECT (SELECT count(*) FROM message WHERE thread = %(thread)s AND NOT logged AND settled IS NOT NULL) "
-    "+ (SELECT count(*) FROM log WHERE thread = %(thread)s AND strpos(line::text, %(message)s) > 0)"
+COUNTS = (
+    "SELECT (SELECT count(*) FROM message WHERE thread = u.thread AND NOT logged AND settled IS NOT NULL) "
+    "+ (SELECT count(*) FROM log WHERE thread = u.thread AND strpos(line::text, %(message)s) > 0) "
+    "FROM unnest(%(threads)s::text[]) WITH ORDINALITY u (thread, n) ORDER BY u.n"
 )
 CONVERSATION = "SELECT line::text FROM context WHERE thread = %s ORDER BY generation, n"
 THREADS = (
@@ -185,8 +218,8 @@ class PostgresReader:
     def close(self) -> None:
         self._connection.close()
 
-    def threads(self, transport: str = "") -> list[StoredThread]:
-        return self._threads("%(start)s = ':' OR starts_with(t.id, %(start)s)", start=f"{transport}:")
+    def threads(self, place: str = "") -> list[StoredThread]:
+        return self._threads("starts_with(t.id, %(start)s)", start=place and f"{place}:")
 
     def find(self, wanted: str) -> list[StoredThread]:
         if link := self._link(wanted):
@@ -234,9 +267,27 @@ class PostgresReader:
                 return
             wait()
 
+    def ends(self, threads: Sequence[Thread], last: int) -> Iterator[tuple[Iterable[bytes], int]]:
+        names, ended = [one.name for one in threads], defaultdict[int, list[Sequence[str | None]]](list)
+        for place, *records in self._rows(ENDS, {"threads": names, "last": last}):
+            ended[place].append(records)
+        for place, (thread, count) in enumerate(zip(threads, self._counts(names), strict=True), 1):
+            told = ended[place]
+            before = self._imported(thread, last, len(told)) if count > len(told) else []
+            yield chain(before, *map(_told, told)), count
+
+    def saying(self, threads: Sequence[Thread], words: Sequence[str]) -> Lines:
+        wanted = {"threads": [one.name for one in threads], "words": [*map(_pattern, words)]}
+        with closing(self._stream(SAYING, wanted, SEARCHED_AT_ONCE)) as rows:
+            for _, found in groupby(rows, itemgetter(0)):
+                yield chain.from_iterable(
+                    _told(records) if records[-1] else [records[0].encode()]
+                    for _, *records in found
+                    if records[0]
+                )
+
     def count(self, thread: Thread) -> int:
-        [[count]] = self._rows(COUNT, {"thread": thread.name, "message": MESSAGE.decode()})
-        return int(count)
+        return self._counts([thread.name])[0]
 
     def conversation(self, thread: Thread) -> Iterator[bytes]:
         return (line.encode() for (line,) in self._rows(CONVERSATION, (thread.name,)))
@@ -356,6 +407,10 @@ class PostgresReader:
         missing = len(begins) if last is None else last - later
         return lines[begins[-missing] :] if 0 < missing < len(begins) else lines
 
+    def _counts(self, threads: list[str]) -> list[int]:
+        rows = self._rows(COUNTS, {"threads": threads, "message": MESSAGE.decode()})
+        return [count for (count,) in rows]
+
     def _threads(self, condition: str, **values: object) -> list[StoredThread]:
         return [
             StoredThread(name, self._data, changed_at)
@@ -367,10 +422,12 @@ class PostgresReader:
             cursor = self._connection.execute(statement.encode(), values)
             return cursor.fetchall() if cursor.description else []
 
-    def _stream(self, statement: str, values: Any) -> Iterator[tuple[Any, ...]]:
+    def _stream(
+        self, statement: str, values: Any, size: int = AT_ONCE
+    ) -> Generator[tuple[Any, ...], None, None]:
         """Return rows a few at a time. Only one such statement can be under way."""
         with outages():
-            yield from self._connection.cursor().stream(statement.encode(), values, size=AT_ONCE)
+            yield from self._connection.cursor().stream(statement.encode(), values, size=size)
 
 
 def _texts(pieces: Sequence[bytes]) -> list[str]:
@@ -380,6 +437,18 @@ def _texts(pieces: Sequence[bytes]) -> list[str]:
 def _ids(words: Sequence[str]) -> list[str]:
     """Return the words as keys of messages end with them: after the last colon."""
     return [word.rpartition(":")[2] for word in words]
+
+
+def _pattern(word: str) -> str:
+    """Return an expression for a word in JSON, in any case: the server may know the case of ASCII letters alone."""
+    return "".join(map(_any_case, in_json(word).decode().lower()))
+
+
+def _any_case(letter: str) -> str:
+    forms = {letter, letter.upper(), letter.title(), SIGNS.get(letter, letter)}
+    if letter == DOT:
+        return f"{DOT}?"
+    return f"[{''.join(one for one in forms if len(one) == 1)}]" if len(forms) > 1 else re.escape(letter)
 
 
 def _told(records: Sequence[str | None]) -> Iterator[bytes]:

@@ -44,26 +44,26 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
     from bot.extensions.reports.tables import progress
     from bot.host.terminal import is_terminal
     from bot.reports.budget_state import budgets
-    from bot.reports.thread import summary
+    from bot.reports.thread import summaries
 
     found = data.reader.threads(transport)
     if since:
         found = [one for one in found if one.changed_at >= datetime.fromisoformat(since).timestamp()]
-    totals = budgets(data.reader)
-    summaries = [
+    totals, shown = budgets(data.reader), found[:limit]
+    listed = [
         (thread, totals.total(("thread", thread.thread)).spent)
-        for thread in (summary(data.reader, one) for one in progress(found[:limit], "Reading threads"))
+        for _, thread in zip(progress(shown, "Reading threads"), summaries(data.reader, shown), strict=True)
     ]
     if as_json:
         lines = [
             {**asdict(thread), "text": data.mask(thread.text), "usd": dollars(cost)}
-            for thread, cost in summaries
+            for thread, cost in listed
         ]
         print_json({"threads": lines, "total": len(found)})
     elif not found:
         click.echo("No threads yet." if not (transport or since) else "No such threads.")
     else:
-        _print_list(data, summaries)
+        _print_list(data, listed)
         if len(found) > limit:
             click.echo(f"… and {len(found) - limit:,} more; --limit shows them.", err=not is_terminal())
 

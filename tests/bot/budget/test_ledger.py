@@ -377,8 +377,9 @@ async def test_what_a_failed_fsync_left_in_view_is_written_anew_at_the_start():
     assert used(reopened(power_cut(disk, random.Random(1)), Time())) == 107
 
 
-async def test_a_new_file_forgets_what_is_long_past(monkeypatch):
-    for name, kept in {"KEPT_TURNS": 3, "KEPT_DAYS": 8, "KEPT_USER_DAYS": 2}.items():
+@pytest.mark.parametrize(("most_turns", "turns"), [(1, 1), (3, 2)])
+async def test_a_new_file_forgets_what_is_long_past(monkeypatch, most_turns, turns):
+    for name, kept in {"KEPT_TURNS": most_turns, "KEPT_DAYS": 8, "KEPT_USER_DAYS": 2}.items():
         monkeypatch.setattr(f"bot.budget.budgets.{name}", kept)
     disk, time = empty_disk(), Time("2026-01-01T10:00:00")
     async with opened(disk, time) as ledger:
@@ -390,7 +391,7 @@ async def test_a_new_file_forgets_what_is_long_past(monkeypatch):
     scopes = [scope for scope, _ in ledger.budgets.totals]
     # The last file began when its first record had been counted.
     names = ("thread", "turn", "user_day", "day", "month")
-    assert [scopes.count(name) for name in names] == [8, 3, 2, 8, 3]
+    assert [scopes.count(name) for name in names] == [8, turns, 2, 8, 3]
     async with opened(disk, time) as again:
         assert again.budgets.totals == ledger.budgets.totals
 

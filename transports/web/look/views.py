@@ -51,7 +51,7 @@ from bot.reports.dead_letters import dead_letters
 from bot.reports.line_reader import Damage
 from bot.reports.message_story import stories
 from bot.reports.safe_text import line
-from bot.reports.thread import Summary, entries, journal, summary, tools_used, waiting
+from bot.reports.thread import Summary, entries, journal, summaries, tools_used, waiting
 from bot.reports.usage import By, Report, period, reports
 from bot.store.reader import Reader, WorkerRow
 from threads.journal.records import Received
@@ -302,7 +302,7 @@ class Views:
 
         def look(reader: Reader) -> tuple[list[Summary], int]:
             found = reader.threads(transport)
-            return [summary(reader, thread) for thread in found[:ROWS]], len(found)
+            return [*summaries(reader, found[:ROWS])], len(found)
 
         rows, found = await self._read(look)
         titles = await self._titles(one.thread for one in rows)

@@ -16,15 +16,18 @@ import pytest
 from click.testing import CliRunner
 
 from bot.cli import main
+from bot.config.settings import Settings
 from bot.extensions.postgres.reading import PostgresReader
 from bot.extensions.postgres.store import PostgresStore
 from bot.extensions.status import status_report
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import Status
+from bot.reports.files import FileReader
 from bot.reports.links import linked
 from tests.bot.extensions.postgres.workers import THREAD, workers
 from tests.world import Platform, Scripted, calls, message, running, says
 from threads.model import ThreadId
+from transports.web.page_history import ThreadHistory
 
 OTHER = ThreadId("fake", "T1", "C1", "1700000000.000001")
 VARIES = re.compile(r"\d{4}-\d\d-\d\d( |T|, )?|\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00)?|\b[0-9a-f]{8}\b")
@@ -55,13 +58,17 @@ async def talk(data, **more):
         await platform.settled("m3")
 
 
-@pytest.fixture
-async def both(dsn, tmp_path):
-    """Return a command line over files and one over PostgreSQL, of the same conversations."""
+async def in_both(talk, dsn, tmp_path):
     await talk(tmp_path / "data")
     store = PostgresStore(dsn, tmp_path, name="w", version="1", now=partial(datetime.now, UTC))
     await talk(tmp_path / "worker", store=store)
     await store.leave()
+
+
+@pytest.fixture
+async def both(dsn, tmp_path):
+    """Return a command line over files and one over PostgreSQL, of the same conversations."""
+    await in_both(talk, dsn, tmp_path)
     return (
         lambda *words: CliRunner().invoke(main, [*words, "--data", str(tmp_path / "data")]),
         over_postgres(tmp_path, dsn),
@@ -98,6 +105,47 @@ async def test_a_command_tells_the_same_over_both(both, words):
         assert VARIES.sub("", files.output) == VARIES.sub("", postgres.output)
         assert files.exit_code == postgres.exit_code
         assert files.output
+
+
+SAID = (
+    'first\nover "quotes", 100% of it, back\\slash \x00',
+    "Stra\u00dfe, \u00c4PFEL and \u0418\u0432\u0430\u043d, AL\u0130 and \u212a, \u03a3\u0391\u03a3",
+)
+SEARCHED = {
+    'first OVER "quotes", 100% back\\slash \\': [1],
+    "100.": [],
+    "nover": [],  # the escape of a new line, and a word
+    "outcome": [],  # a field of the lines
+    "first \u00e4pfel": [],  # of two messages
+    "STRAßE äpf иВАн alİ k σας": [2],
+    "YES": [2, 1],
+}
+"""Words, and the messages that say them or their answers, newest first."""
+
+
+async def test_a_search_finds_the_same_over_both(dsn, tmp_path):
+    async def talk(data, **more):
+        platform = Platform()
+        platform.name = "web"
+        model = Scripted(says("yes"), says("yes"))
+        async with running(data, platform, model, clock=partial(datetime.now, UTC), **more) as core:
+            for n, text in enumerate(SAID, 1):
+                await core.orchestrator.receive(message(n, text, thread=ThreadId("web", "", "ann", f"r{n}")))
+                await platform.settled(f"m{n}")
+
+    await in_both(talk, dsn, tmp_path)
+    files, shared = FileReader(tmp_path / "data"), {"store": {"kind": "postgres", "dsn": "env:DSN"}}
+    for given, move in ({}, False), (shared, True), (shared, False):
+        settings = Settings.model_validate({"data": tmp_path / "data", **given}, strict=False)
+        for words, found in SEARCHED.items():
+            search = ThreadHistory(settings, {"DSN": dsn}).search
+            hits, left = await search("ann", words.lower().split(), {}, ())
+            assert ([one["message"] for one in hits], left) == ([f"m{n}" for n in found], 0), words
+        with psycopg.connect(dsn) as connection:  # as if it had come from files
+            for thread in files.threads() if move else ():
+                connection.execute("DELETE FROM message WHERE thread = %s", (thread.name,))
+                for row in enumerate(line.decode() for line in files.log(thread)):
+                    connection.execute("INSERT INTO log VALUES (%s, %s, %s)", (thread.name, *row))
 
 
 async def test_a_resubmitted_dead_letter_is_served_by_a_worker_that_runs(dsn, tmp_path):

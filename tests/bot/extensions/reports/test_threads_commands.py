@@ -41,8 +41,10 @@ def test_only_what_is_shown_is_read(tmp_path, monkeypatch):
     for n in range(30):
         write_thread(tmp_path, f"{n}.0", *exchange(n))
     read = []
-    summary = telling.summary
-    monkeypatch.setattr(telling, "summary", lambda reader, one: read.append(one) or summary(reader, one))
+    summaries = telling.summaries
+    monkeypatch.setattr(
+        telling, "summaries", lambda reader, shown: read.extend(shown) or summaries(reader, shown)
+    )
     result = threadfast(tmp_path, "threads", "list", "--limit", "3")
     assert len(result.stdout.splitlines()) == 4
     assert [folder.name for folder in read] == ["slack:T1:C1:29.0", "slack:T1:C1:28.0", "slack:T1:C1:27.0"]
