@@ -48,7 +48,7 @@ KEPT_TURNS = 10_000
 """How much of the past a new file of the ledger carries over. Days are counted from the records, not by the clock, so
 that a clock that jumps makes no spending forgotten. A thread is forgotten when nothing was charged to it on the last
 `KEPT_DAYS` days with a charge: after half a year of silence its limit begins anew. A turn is forgotten as a person's
-day is, and beyond so many turns before that: a start reads all of them."""
+day is, and beyond so many turns before that: a start reads all of them. A question waits for a week at most."""
 
 ROWS = 500
 """Totals on one line: encoding it takes a worker about a millisecond, in which no other thread runs."""

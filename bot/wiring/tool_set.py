@@ -285,6 +285,7 @@ async def open_tool_set(
         erase=tool_set.erase,
     )
     async with _open_extensions(tool_set, host):
+        storage.on_erase.extend(own.forget for one in tool_set.running for own in one.turns.values())
         if "memory" in enabled:
             tool_set.memory = Memory(storage.memory, now=resources.now, is_admin=is_admin)
             tool_set.add("memory", Remember(tool_set.memory, resources.mask), Recall(tool_set.memory))

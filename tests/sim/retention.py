@@ -101,7 +101,7 @@ class Forgetting:
         """Yield the parts with the command."""
         began, wished = self._fate.clock(), set[ThreadId]()
         states = JsonFiles(self._disk, self._data, offload)
-        tool_set = ToolSet(*(None,) * 5, parts.store.journal.forget)
+        tool_set = ToolSet(*(None,) * 5, [parts.store.journal.forget])
         tool_set.questions = SimpleNamespace()
 
         async def work(function: Callable[..., Any], *given: object) -> Any:

@@ -12,6 +12,7 @@ from bot.host.store_reader import open_reader
 from bot.reports.line_reader import Damage
 from bot.reports.thread import entries
 from bot.wording import IN_ITS_THREAD
+from threads.errors import StoreUnavailable
 from threads.model import Incoming, ThreadId
 from threads.store.data_folder import thread_folder
 from threads.store.disk import replace_file
@@ -49,8 +50,11 @@ async def obey(host: Host, forgotten: State[ForgottenFile], words: str, incoming
             await note(await open_list(host.disk, host.settings.data, host.work), receipt)
         await host.work(_erase, host, thread)
 
-    if not await host.erase(thread, erase_all):
-        return BUSY
+    try:
+        if not await host.erase(thread, erase_all):
+            return BUSY
+    except OSError as error:
+        raise StoreUnavailable(f"not erased: {error}") from error
     return DONE.format(counted=counted(**numbers))
 
 
