@@ -113,8 +113,8 @@ class FileStore:
     def others_seen(self) -> int:
         return 0
 
-    async def take_tokens(self, *rates: tuple[str, float, float]) -> Sequence[float]:
-        return [0.0] * len(rates)  # no other process takes tokens
+    async def take_token(self, _: str, __: float, ___: float) -> float:
+        return 0.0  # no other process takes tokens
 
     async def try_token(self, _: str, __: float, ___: float, ____: float) -> bool:
         return True

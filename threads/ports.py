@@ -188,11 +188,8 @@ class Store(Protocol):
         """Grows while others serve too. The same number as before says that this process was alone meanwhile."""
         ...
 
-    async def take_tokens(self, *rates: tuple[str, float, float]) -> Sequence[float]:
-        """Take a token of each rate that all processes share. Returns the seconds to wait before using them.
-
-        A rate has a name, tokens a second, and how many may be used at once.
-        """
+    async def take_token(self, name: str, per_second: float, burst: float) -> float:
+        """Take a token of a rate that all processes share. Returns the seconds to wait before using it."""
         ...
 
     async def try_token(self, name: str, per_second: float, burst: float, reserve: float) -> bool:

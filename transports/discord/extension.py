@@ -66,7 +66,7 @@ def _open(host: TransportHost) -> Discord:
     )
     transport.count_unread = host.count_unread
     if current.settings.store.kind != "files":
-        transport.take_global = partial(store.take_tokens, (host.name, GLOBAL_PER_S, GLOBAL_BURST))
+        transport.take_global = partial(store.take_token, host.name, GLOBAL_PER_S, GLOBAL_BURST)
         transport.ensure_ownership = store.ensure_ownership
     return transport
 

@@ -254,24 +254,19 @@ class PostgresStore:
         away = "the database does not answer; nothing is acknowledged or posted until it does"
         return away if self.worker.is_cut_off else ""
 
-    async def take_tokens(self, *rates: tuple[str, float, float]) -> Sequence[float]:
-        """Take tokens of shared rates. Without the server each worker keeps to its part of them."""
+    async def take_token(self, name: str, per_second: float, burst: float) -> float:
+        """Take a token of the shared rate. Without the server each worker keeps to its part of the rate."""
         try:
-            return await self._tokens.ask(rates)
+            return await self._tokens.ask((name, per_second, burst))
         except OSError:
-            return [self.workers / per_second for _, per_second, _ in rates]
+            return self.workers / per_second
 
-    async def _take_tokens(self, asked: list[tuple[tuple[str, float, float], ...]]) -> list[list[float]]:
+    async def _take_tokens(self, asked: list[tuple[str, float, float]]) -> list[float]:
         """Take tokens in the order of their names: two workers would wait for each other in another one."""
-        order = sorted(
-            (rate, number, place) for number, rates in enumerate(asked) for place, rate in enumerate(rates)
-        )
-        columns = [list(column) for column in zip(*(rate for rate, *_ in order), strict=True)]
-        waits = [[0.0] * len(rates) for rates in asked]
-        rows = await self._rates.rows(TAKE_SHARED, columns)
-        for (_, number, place), (wait,) in zip(order, rows, strict=True):
-            waits[number][place] = float(wait)
-        return waits
+        order = sorted(range(len(asked)), key=lambda place: asked[place][0])
+        columns = [list(column) for column in zip(*(asked[place] for place in order), strict=True)]
+        waits = [float(wait) for (wait,) in await self._rates.rows(TAKE_SHARED, columns)]
+        return [wait for _, wait in sorted(zip(order, waits, strict=True))]
 
     async def try_token(self, name: str, per_second: float, burst: float, reserve: float) -> bool:
         """Take a token of the shared rate if that leaves a reserve. Without the server there is none."""

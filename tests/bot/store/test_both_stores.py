@@ -280,7 +280,7 @@ async def test_one_process_alone_holds_every_role_and_owns_what_it_serves(proces
         with anyio.fail_after(WITHIN_S):
             await store.ensure_ownership()
         assert store.workers == 1
-        assert await store.take_tokens(("t", 1000, 1000)) == [0.0]
+        assert await store.take_token("t", 1000, 1000) == 0
         assert await store.try_token("t", 1000, 1000, 10)
         request = StopRequest("m2", replace(THREAD, root=""), pending.received.seq + 1)
         assert await store.journal.stop_elsewhere(request) == (0, 0)

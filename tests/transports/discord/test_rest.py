@@ -97,7 +97,7 @@ async def test_a_worker_that_lost_its_thread_while_a_post_waited_sends_nothing(d
 
     async def take_global():
         waited.append(True)
-        return [0.0]
+        return 0.0
 
     async def lost():
         assert waited, "asked at the end of the wait"

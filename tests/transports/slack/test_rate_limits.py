@@ -297,10 +297,7 @@ class AllWorkers:
     def __init__(self):
         self.levels = {}
 
-    async def take_tokens(self, *rates):
-        return [self._take(*rate) for rate in rates]
-
-    def _take(self, name, per_second, burst):
+    async def take_token(self, name, per_second, burst):
         level = self.levels[name] = self._level(name, per_second, burst) - 1, anyio.current_time()
         return max(0.0, -level[0] / per_second)
 
@@ -320,8 +317,8 @@ class AllWorkers:
 
 async def test_a_worker_that_lost_its_thread_while_a_call_waited_shows_nothing():
     class Lost(AllWorkers):
-        async def take_tokens(self, *rates):
-            return [61.0 for _ in rates]
+        async def take_token(self, *_):
+            return 61.0
 
         async def ensure_ownership(self):
             assert anyio.current_time() > 60, "asked at the end of the wait"

@@ -9,7 +9,7 @@ library's errors hold the request with its token.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -40,8 +40,8 @@ GLOBAL_PER_S, GLOBAL_BURST = 35.0, 10.0
 Logging in is not counted here.
 """
 
-TakeGlobal = Callable[[], Awaitable[Sequence[float]]]
-"""Takes one of the calls that all processes may make, and returns one number: the seconds until it may be made."""
+TakeGlobal = Callable[[], Awaitable[float]]
+"""Takes one of the calls that all processes may make, and returns the seconds until it may be made."""
 
 
 class BotAccount:
@@ -112,8 +112,7 @@ class BotAccount:
     ) -> T:
         self._admit(call, urgent=urgent)
         if self.take_global:
-            [wait] = await self.take_global()
-            await anyio.sleep(wait)
+            await anyio.sleep(await self.take_global())
         if (posts or call == "edit") and self.ensure_ownership:
             await self.ensure_ownership()
         within = within or (URGENT_WITHIN_S if urgent else COSMETIC_WITHIN_S)

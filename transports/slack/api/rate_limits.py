@@ -8,7 +8,7 @@ several workers call for one app, each token is one of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -118,10 +118,10 @@ class Bucket:
 
 
 class Shared(Protocol):
-    """The tokens of all workers together. A rate has a name, tokens a second, and how many may go at once."""
+    """The tokens of all workers together. A rate is a number of tokens a second, and how many may go at once."""
 
-    async def take_tokens(self, *rates: tuple[str, float, float]) -> Sequence[float]:
-        """Take a token of each rate; return the seconds until they may be used."""
+    async def take_token(self, name: str, per_second: float, burst: float) -> float:
+        """Take a token; return the seconds until it may be used."""
         ...
 
     async def try_token(self, name: str, per_second: float, burst: float, reserve: float) -> bool:
@@ -155,23 +155,7 @@ class RateLane:
                 await anyio.sleep(wait)
             self.bucket.take(clock())
             if self._shared:
-                [wait] = await self._shared.take_tokens(self.token)
-                await anyio.sleep(wait)
-
-    async def take_with(self, wider: RateLane, shared: Shared, now: float) -> None:
-        """Take a token of both lanes at once: both are free, and are until they are taken."""
-        async with self._line:
-            async with wider._line:
-                lanes = self, wider
-                for lane in lanes:
-                    lane.bucket.take(now)
-                own, wide = await shared.take_tokens(*(lane.token for lane in lanes))
-                await anyio.sleep(wide)
-            await anyio.sleep(max(0.0, own - wide))
-
-    def is_free(self, now: float) -> bool:
-        """Return whether nobody waits here and there is a token, as far as this worker knows."""
-        return not (self._line.locked() or self._patient.locked() or self.bucket.wait(now))
+                await anyio.sleep(await self._shared.take_token(self._name, *self._all))
 
     def has_spare(self, now: float) -> bool:
         """Return whether a token beyond the reserve is left, as far as this worker knows, and nobody waits here."""
@@ -181,13 +165,12 @@ class RateLane:
         self.bucket.take(now)
         if self._shared is None:
             return True
-        return await self._shared.try_token(*self.token, self.bucket.rate.reserve)
+        return await self._shared.try_token(self._name, *self._all, self.bucket.rate.reserve)
 
     @property
-    def token(self) -> tuple[str, float, float]:
-        """What all workers share of it: name, tokens a second, and how many may go at once."""
+    def _all(self) -> tuple[float, float]:
         rate = self.bucket.rate
-        return self._name, rate.per_second, rate.burst + rate.first
+        return rate.per_second, rate.burst + rate.first
 
 
 class RateLimits:
@@ -219,12 +202,8 @@ class RateLimits:
 
         A call that shows something may wait for longer than a lease lasts. Raises `Fenced` if the worker lost it.
         """
-        lanes, now = self._lanes_of(method, channel), self._clock()
-        if self._shared and len(lanes) > 1 and all(lane.is_free(now) for lane in lanes):
-            await lanes[0].take_with(lanes[1], self._shared, now)
-        else:
-            for lane in lanes:
-                await lane.take(self._clock, urgent=urgent)
+        for lane in self._lanes_of(method, channel):
+            await lane.take(self._clock, urgent=urgent)
         if self._shared and method.startswith(SHOWING):
             await self._shared.ensure_ownership()
 

@@ -21,7 +21,7 @@ from transports.discord.client import Discord, Options
 
 
 def shared(store):
-    return partial(store.take_tokens, ("discord", GLOBAL_PER_S, GLOBAL_BURST))
+    return partial(store.take_token, "discord", GLOBAL_PER_S, GLOBAL_BURST)
 
 
 @asynccontextmanager
