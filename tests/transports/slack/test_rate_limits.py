@@ -324,7 +324,7 @@ async def test_a_worker_that_lost_its_thread_while_a_call_waited_shows_nothing()
             assert anyio.current_time() > 60, "asked at the end of the wait"
             raise Fenced
 
-    limits = RateLimits(shared=Lost())
+    limits = RateLimits(shared=Lost(), workers=lambda: 2)
     for method in ("chat.postMessage", "chat.update"):
         with pytest.raises(Fenced):
             await limits.take(method, "C1")
@@ -366,11 +366,23 @@ async def test_a_live_call_leaves_the_reserve_to_the_answers_of_all_workers():
     assert await taken_at(one, "chat.update", rate.reserve) == [0.0] * rate.reserve
 
 
+async def test_a_worker_that_is_alone_asks_nobody_and_brings_its_count_along():
+    shared, workers, rate = AllWorkers(), [1], rate_of("chat.update")
+    one, other = (RateLimits(shared=shared, workers=lambda: workers[0]) for _ in range(2))
+    await taken_at(one, "chat.update", rate.burst - 1)
+    assert not shared.levels
+    workers[0] = 2
+    assert await taken_at(one, "chat.update", 1) == [0.0]
+    assert await taken_at(other, "chat.update", 1) != [0.0]
+
+
 async def test_many_threads_are_looked_into_at_once_after_a_rest_of_all_workers():
     shared, rate = AllWorkers(), rate_of("conversations.replies")
     at = [
-        *await taken_at(RateLimits(shared=shared), "conversations.replies", rate.burst + rate.first),
-        *await taken_at(RateLimits(shared=shared), "conversations.replies", 1),
+        *await taken_at(
+            RateLimits(shared=shared, workers=lambda: 2), "conversations.replies", rate.burst + rate.first
+        ),
+        *await taken_at(RateLimits(shared=shared, workers=lambda: 2), "conversations.replies", 1),
     ]
     assert at[:-1] == [0.0] * (rate.burst + rate.first)
     assert at[-1] > 0

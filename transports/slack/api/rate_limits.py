@@ -89,31 +89,31 @@ def rate_of(method: str) -> Rate:
 class Bucket:
     """A token bucket, full at first or fuller; ``now`` in seconds of any clock that does not go back."""
 
-    __slots__ = ("_at", "_level", "rate")
+    __slots__ = ("_at", "level", "rate")
 
     def __init__(self, rate: Rate, now: float) -> None:
         self.rate = rate
-        self._level = float(rate.burst + rate.first)
+        self.level = float(rate.burst + rate.first)
         self._at = now
 
     def wait(self, now: float, *, beyond: int = 0) -> float:
         """Return the seconds until there is a token besides *beyond* others; 0.0 if there is one now."""
         self._refill(now)
-        missing = beyond + 1 - self._level
+        missing = beyond + 1 - self.level
         return missing / self.rate.per_second if missing > TOLERANCE else 0.0
 
     def take(self, now: float) -> None:
         self._refill(now)
-        self._level -= 1
+        self.level -= 1
 
     def pause(self, now: float, seconds: float) -> None:
         """Leave no token for so long, and one then: Slack has counted more than we."""
         self._refill(now)
-        self._level = min(self._level, 1 - seconds * self.rate.per_second)
+        self.level = min(self.level, 1 - seconds * self.rate.per_second)
 
     def _refill(self, now: float) -> None:
-        filled = self._level + (now - self._at) * self.rate.per_second
-        self._level = max(self._level, min(self.rate.burst, filled))
+        filled = self.level + (now - self._at) * self.rate.per_second
+        self.level = max(self.level, min(self.rate.burst, filled))
         self._at = now
 
 
@@ -134,7 +134,7 @@ class Shared(Protocol):
 
 
 class RateLane:
-    """A bucket and the line before it. With *shared*, each token is one of all workers, of that *name*.
+    """A bucket and the line before it. If *shared* returns any, each token is one of all workers, of that *name*.
 
     Of the patient calls only the first stands in the common line, so an urgent call never waits for more than one
     here, and another worker's for no more than its first.
@@ -142,7 +142,7 @@ class RateLane:
 
     __slots__ = ("_line", "_name", "_patient", "_shared", "bucket")
 
-    def __init__(self, bucket: Bucket, name: str, shared: Shared | None) -> None:
+    def __init__(self, bucket: Bucket, name: str, shared: Callable[[], Shared | None]) -> None:
         self.bucket, self._name, self._shared = bucket, name, shared
         self._line, self._patient = anyio.Lock(), anyio.Lock()
 
@@ -154,8 +154,8 @@ class RateLane:
             while wait := self.bucket.wait(clock()):  # noqa: ASYNC110 - a pause may come while it sleeps
                 await anyio.sleep(wait)
             self.bucket.take(clock())
-            if self._shared:
-                await anyio.sleep(await self._shared.take_token(self._name, *self._all))
+            if shared := self._shared():
+                await anyio.sleep(await shared.take_token(self._name, *self._all))
 
     def has_spare(self, now: float) -> bool:
         """Return whether a token beyond the reserve is left, as far as this worker knows, and nobody waits here."""
@@ -163,14 +163,14 @@ class RateLane:
 
     async def take_spare(self, now: float) -> bool:
         self.bucket.take(now)
-        if self._shared is None:
+        if (shared := self._shared()) is None:
             return True
-        return await self._shared.try_token(self._name, *self._all, self.bucket.rate.reserve)
+        return await shared.try_token(self._name, *self._all, self.bucket.rate.reserve)
 
     @property
     def _all(self) -> tuple[float, float]:
-        rate = self.bucket.rate
-        return rate.per_second, rate.burst + rate.first
+        """Tokens a second, and how many may go at once: no more than there were here, who may have been alone."""
+        return self.bucket.rate.per_second, self.bucket.level + 1
 
 
 class RateLimits:
@@ -238,4 +238,8 @@ class RateLimits:
         return lane
 
     def _lane(self, rate: Rate, name: str) -> RateLane:
-        return RateLane(Bucket(rate, self._clock()), f"{self._name} {name}", self._shared)
+        return RateLane(Bucket(rate, self._clock()), f"{self._name} {name}", self._sharing)
+
+    def _sharing(self) -> Shared | None:
+        """Return the tokens of all workers. A worker that is alone counts for all of them."""
+        return self._shared if self.workers() > 1 else None
