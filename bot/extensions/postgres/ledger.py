@@ -49,7 +49,7 @@ REFRESH_S = 2.0
 """How often the totals of today and of this month are read, for status and for scheduled messages."""
 
 GATHER_S = 0.2
-"""Seconds between two writes of what calls did cost. Nobody waits for it, and what is reserved stays reserved."""
+"""Seconds between two writes of calls that nothing was reserved for: nobody waits for them."""
 
 MOST_TOTALS = 50_000
 """Totals that are remembered here."""
@@ -82,6 +82,7 @@ class PostgresLedger:
         self._numbers: Iterator[int] = iter(())
         self._reads = Together(self._read_all)
         self._commits, self._next_commit = GroupWriter(self._commit), 0.0
+        self._reserved = anyio.Event()
 
     @property
     def today(self) -> str:
@@ -128,6 +129,8 @@ class PostgresLedger:
         return record.seq
 
     def put(self, record: Commit) -> object:
+        if record.reserve:
+            self._reserved.set()
         return self._commits.carry(record)
 
     async def warn(self, call: Call, policy: Policy) -> list[tuple[Key, Level]]:
@@ -197,8 +200,10 @@ class PostgresLedger:
     async def _commit(self, records: list[Commit]) -> None:
         if not records:
             return
-        await anyio.sleep_until(self._next_commit)
-        self._next_commit = anyio.current_time() + GATHER_S
+        if not any(record.reserve for record in records):
+            with anyio.move_on_after(self._next_commit - anyio.current_time()):
+                await self._reserved.wait()  # in the next batch: what is reserved is missing for other calls
+        self._reserved, self._next_commit = anyio.Event(), anyio.current_time() + GATHER_S
         lines = [await self._line(record) for record in records]
         keys = [(number, key) for number, record in enumerate(records, 1) for key in record.call.keys]
         usages = [record.usage for record in records]
