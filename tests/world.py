@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -128,6 +129,11 @@ class FaultyDisk(PosixDisk):
 
     def __init__(self) -> None:
         self.refuse: dict[str, OSError] = {}
+
+    def fill_journal(self) -> None:
+        """Leave no space for the journal, not in a fresh file either, until ``refuse`` is cleared."""
+        full = OSError(errno.ENOSPC, "No space left on device")
+        self.refuse |= {"write journal.jsonl": full, "create journal.jsonl.tmp": full}
 
     def create(self, path: Path) -> File:
         self._check("create", path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from bot.host.invocation import data_option, load, masker, refuse, settings_option
+from bot.host.invocation import folder_options, load, masker, refuse
 from bot.host.terminal_repair import repair_terminal
 from bot.ports.config_error import ConfigInvalid, StoreRefused
 from threads.errors import Fenced, NewerSchema
@@ -33,8 +33,7 @@ OTHERWISE = "Or stop it first, or choose another folder with --data. `threadfast
 
 
 @click.command()
-@settings_option
-@data_option
+@folder_options
 def chat(settings_file: Path | None, data: Path | None) -> None:
     """Talk to the bot here. Lines from a pipe are answered in order."""
     repair_terminal()
@@ -56,8 +55,7 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
     help="Send a file; repeat for more.",
 )
 @click.option("--thread", default="", help="The conversation to continue; by default a new one.")
-@settings_option
-@data_option
+@folder_options
 def ask(
     text: tuple[str, ...],
     schema: Path | None,
@@ -91,8 +89,7 @@ def _piped() -> str:
 
 
 @click.command()
-@settings_option
-@data_option
+@folder_options
 def run(settings_file: Path | None, data: Path | None) -> None:
     """Serve the chat platforms that the settings name. It runs until Ctrl-C or SIGTERM."""
     # Before the imports, which take a second: in a container this is process 1, which has no default for a signal.

@@ -37,6 +37,11 @@ data_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+def folder_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --settings and --data."""
+    return settings_option(data_option(command))
+
+
 def find_settings(settings_file: Path | None) -> Path | None:
     """Return the settings that a command uses, or None for the defaults.
 

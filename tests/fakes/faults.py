@@ -88,3 +88,24 @@ class Script(Generic[F, C]):
                 entry.faults.rotate(-1)
                 return entry.faults[-1]
         return None
+
+
+class Failing(Generic[F, C]):
+    """A fake whose calls fail as its ``script`` says, by their kinds."""
+
+    script: Script[F, C]
+
+    def fail(
+        self, kind: str, *faults: F, forever: bool = False, when: Callable[[C], Any] | None = None
+    ) -> None:
+        """Let calls of this kind fail, one fault per call."""
+        self.script.add(kind, faults, forever=forever, when=when)
+
+    def gate(self, kind: str, *, applied: bool = False, when: Callable[[C], Any] | None = None) -> Gate:
+        """Hold the next call of this kind until the gate's ``open()``; wait for the call with ``reached()``."""
+        gate = Gate(applied)
+        self.script.add(kind, (gate,), forever=False, when=when)
+        return gate
+
+    def heal(self, kind: str | None = None) -> None:
+        self.script.clear(kind)

@@ -136,20 +136,13 @@ async def test_a_denial_counts_for_its_message_only(bot, monkeypatch):
     assert bot.sandbox.commands == []
 
 
-async def test_a_press_that_comes_too_late_does_not_count(bot, monkeypatch):
-    async with bot.serve(monkeypatch, RUN_ID, says("done"), tools={"approval_expires_s": 0.2}) as platform:
+@pytest.mark.parametrize("tools", [{"approval_expires_s": 0.2}, {}], ids=["too late", "after a stop"])
+async def test_a_press_for_a_question_that_is_over_does_not_count(tools, bot, monkeypatch):
+    async with bot.serve(monkeypatch, RUN_ID, says("done"), tools=tools) as platform:
         incoming = await platform.ask()
         question = await platform.question_id()
-        await platform.settled_soon(incoming.id)
-        await press_again(platform, question)
-    assert bot.sandbox.commands == []
-
-
-async def test_a_press_after_a_stop_does_not_count(bot, monkeypatch):
-    async with bot.serve(monkeypatch, RUN_ID, says("done")) as platform:
-        incoming = await platform.ask()
-        question = await platform.question_id()
-        await platform.say("/stop")
+        if not tools:
+            await platform.say("/stop")
         await platform.settled_soon(incoming.id)
         await press_again(platform, question)
     assert bot.sandbox.commands == []

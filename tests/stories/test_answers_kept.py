@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from tests.sim.loop import virtual_time
-from tests.world import T1, FaultyDisk, Platform, Scripted, calls, message, running, says
+from tests.world import T1, FaultyDisk, Gate, Platform, Scripted, calls, message, running, says
 from threads import wording
 from threads.errors import StoreUnavailable, TransportUnavailable
 from threads.model import Deleted, Edited, Message, Outgoing, ThreadId, TurnLimits, Waiting
@@ -37,26 +37,18 @@ class SlowToRefuse(Platform):
     ],
 )
 async def test_an_older_message_does_not_swallow_an_answer_that_was_never_posted(tmp_path, fourth):
-    began, first = anyio.Event(), anyio.Event()
-    disk, platform = FaultyDisk(), SlowToRefuse()
-
-    async def one() -> Message:
-        began.set()
-        await first.wait()
-        return says("one")
+    gate, disk, platform = Gate(says("one")), FaultyDisk(), SlowToRefuse()
 
     async def five() -> Message:
-        for call in ("write journal.jsonl", "create journal.jsonl.tmp"):
-            disk.refuse[call] = OSError(errno.EIO, "broken")
+        disk.fill_journal()
         return says("five")
 
-    model = Scripted(one, says("two"), five)
+    model = Scripted(gate, says("two"), five)
     async with running(tmp_path, platform, model, limits=TurnLimits(mailbox=1), disk=disk) as bot:
-        await bot.orchestrator.receive(message(1))
-        await began.wait()
+        await gate.hold(bot, message(1))
         for n in (2, 3, 4):  # one waits, one is being refused, one shares the next refusal
             await bot.orchestrator.receive(message(n))
-        first.set()
+        gate.open.set()
         await platform.settled("m1", "m2")
         await bot.orchestrator.receive(message(5))
         await platform.until(lambda: any(m == "m5" and isinstance(e, Waiting) for m, e in platform.events))
@@ -84,8 +76,7 @@ async def test_an_answer_that_cannot_have_been_posted_is_not_marked_as_a_repeat(
     model = Scripted(calls("list_files"), says("one"))
     async with running(tmp_path, platform, model, disk=disk) as bot:
         await bot.orchestrator.receive(message(1))
-        for call in ("write journal.jsonl", "create journal.jsonl.tmp"):
-            disk.refuse[call] = OSError(errno.EIO, "broken")
+        disk.fill_journal()
         await platform.until(lambda: any(isinstance(event, Waiting) for _, event in platform.events))
         disk.refuse.clear()
         await platform.settled("m1")
@@ -124,21 +115,13 @@ async def test_an_answer_that_only_the_journal_holds_is_in_the_conversation_afte
 
 
 async def test_an_edit_counts_of_a_message_that_a_turn_took_in_and_could_not_settle_in_time(tmp_path):
-    began, go_on, disk, platform = anyio.Event(), anyio.Event(), FaultyDisk(), Platform()
-
-    async def first() -> Message:
-        began.set()
-        await go_on.wait()
-        for call in ("write journal.jsonl", "create journal.jsonl.tmp"):
-            disk.refuse[call] = OSError(errno.EIO, "broken")
-        return calls("list_files", path=".")
-
-    model = Scripted(first, says("two"))
+    gate, disk, platform = Gate(calls("list_files", path=".")), FaultyDisk(), Platform()
+    model = Scripted(gate, says("two"))
     async with running(tmp_path, platform, model, disk=disk, limits=TurnLimits(turn_timeout_s=60)) as bot:
-        await bot.orchestrator.receive(message(1))
-        await began.wait()
+        await gate.hold(bot, message(1))
         await bot.orchestrator.receive(message(2, "before"))
-        go_on.set()
+        disk.fill_journal()
+        gate.open.set()
         await anyio.sleep(70)
         disk.refuse.clear()
         await bot.orchestrator.receive(Edited("m2", T1, "after"))
@@ -148,24 +131,18 @@ async def test_an_edit_counts_of_a_message_that_a_turn_took_in_and_could_not_set
 
 
 async def test_a_message_that_cannot_be_saved_with_the_running_turn_is_answered_on_its_own(tmp_path):
-    began, go_on, disk, platform = anyio.Event(), anyio.Event(), FaultyDisk(), Platform()
-
-    async def first() -> Message:
-        began.set()
-        await go_on.wait()
-        disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
-        return calls("list_files", path=".")
+    gate, disk, platform = Gate(calls("list_files", path=".")), FaultyDisk(), Platform()
 
     async def second() -> Message:
         disk.refuse.clear()
         return says("one")
 
-    model = Scripted(first, second, says("two"))
+    model = Scripted(gate, second, says("two"))
     async with running(tmp_path, platform, model, disk=disk) as bot:
-        await bot.orchestrator.receive(message(1))
-        await began.wait()
+        await gate.hold(bot, message(1))
         await bot.orchestrator.receive(message(2))
-        go_on.set()
+        disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
+        gate.open.set()
         await platform.settled("m1", "m2")
     assert (platform.outcomes["m1"], platform.outcomes["m2"]) == ("answered", "answered")
     assert [post.text.endswith(word) for post, word in zip(platform.posts, ("one", "two"), strict=True)] == [
@@ -176,23 +153,17 @@ async def test_a_message_that_cannot_be_saved_with_the_running_turn_is_answered_
 
 
 async def test_a_message_that_is_deleted_while_it_joins_a_turn_in_vain_is_not_answered(tmp_path):
-    began, go_on, disk, platform = anyio.Event(), anyio.Event(), FaultyDisk(), Platform()
-
-    async def first() -> Message:
-        began.set()
-        await go_on.wait()
-        return calls("list_files", path=".")
+    gate, disk, platform = Gate(calls("list_files", path=".")), FaultyDisk(), Platform()
 
     async def second() -> Message:
         disk.refuse.clear()
         return says("one")
 
-    async with running(tmp_path, platform, Scripted(first, second), disk=disk) as bot:
-        await bot.orchestrator.receive(message(1))
-        await began.wait()
+    async with running(tmp_path, platform, Scripted(gate, second), disk=disk) as bot:
+        await gate.hold(bot, message(1))
         await bot.orchestrator.receive(message(2))
         disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
-        go_on.set()
+        gate.open.set()
         # The tool's two checkpoints wait three times each; then the one that would make it join waits.
         await platform.until(lambda: sum(isinstance(e, Waiting) for _, e in platform.events) == 7)
         await bot.orchestrator.receive(Deleted("m2", T1))
@@ -203,16 +174,9 @@ async def test_a_message_that_is_deleted_while_it_joins_a_turn_in_vain_is_not_an
 
 @pytest.mark.parametrize("steps", range(12))
 async def test_a_message_whose_delete_is_cut_off_while_the_disk_refuses_is_not_lost(tmp_path, steps):
-    began, go_on, disk, platform = anyio.Event(), anyio.Event(), FaultyDisk(), Platform()
-
-    async def one() -> Message:
-        began.set()
-        await go_on.wait()
-        return says("one")
-
-    async with running(tmp_path, platform, Scripted(one), disk=disk) as bot:
-        await bot.orchestrator.receive(message(1))
-        await began.wait()
+    gate, disk, platform = Gate(says("one")), FaultyDisk(), Platform()
+    async with running(tmp_path, platform, Scripted(gate), disk=disk) as bot:
+        await gate.hold(bot, message(1))
         await bot.orchestrator.receive(message(2))
         disk.refuse["write journal.jsonl"] = OSError(errno.EIO, "broken")
 
@@ -226,5 +190,5 @@ async def test_a_message_whose_delete_is_cut_off_while_the_disk_refuses_is_not_l
                 await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
         disk.refuse.clear()
-        go_on.set()
+        gate.open.set()
         await platform.settled("m1", "m2")

@@ -103,10 +103,8 @@ async def test_of_a_checkpoint(tmp_path, told, caplog):
 async def test_of_an_actor_that_waits_for_the_disk_or_crashes(tmp_path, told):
     disk, platform, gate = FaultyDisk(), Platform(), Gate(says("paid"))
     async with running(tmp_path, platform, Scripted(gate), disk=disk) as bot:
-        await bot.orchestrator.receive(message())
-        await gate.began.wait()
-        full = OSError(errno.ENOSPC, "No space left on device")
-        disk.refuse = {"write journal.jsonl": full, "create journal.jsonl.tmp": full}
+        await gate.hold(bot, message())
+        disk.fill_journal()
         gate.open.set()
         await platform.until(lambda: sum(isinstance(e, Waiting) for _, e in platform.events) == 2)
         disk.refuse = {}

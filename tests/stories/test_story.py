@@ -310,8 +310,7 @@ async def test_an_answer_is_kept_and_paid_once_while_the_journal_refuses(tmp_pat
     model = Scripted(gate)
     async with running(tmp_path, platform, model, disk=disk) as bot:
         await gate.hold(bot, message())
-        full = OSError(errno.ENOSPC, "No space left on device")
-        disk.refuse = {"write journal.jsonl": full, "create journal.jsonl.tmp": full}
+        disk.fill_journal()
         gate.open.set()
         await platform.until(lambda: sum(isinstance(e, Waiting) for _, e in platform.events) == 4)
         assert platform.texts == []

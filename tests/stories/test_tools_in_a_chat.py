@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shutil
 import subprocess
-import termios
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 
-import anyio
 import pytest
 
-from tests.transports.console.screen import Screen, show
+from tests.transports.console.window import Window
 from tests.unprivileged import NOBODY, Unreachable, popen_unprivileged, run_unprivileged
 from threads.actor.turn import correlation_id
 from threads.model import ThreadId, message_key
@@ -35,20 +32,12 @@ MAIN = ThreadId("console", "local", "tty", "main")
 TOOLS = ["files", "shell", "memory"]
 
 
-class Window:
+class ChatWindow(Window):
     """A terminal window in which nobody's chat runs."""
 
     def __init__(self, home: Path) -> None:
-        self.home = home
-        self.master, slave = pty.openpty()
-        termios.tcsetwinsize(slave, (ROWS, COLUMNS))
-        self.screen = Screen(ROWS, COLUMNS, self.type)
-        streams = {"stdin": slave, "stdout": slave, "stderr": slave, "start_new_session": True}
-        self.process = popen_unprivileged(*chat(home), home=str(home), env={"TERM": "xterm"}, **streams)
-        os.close(slave)
-
-    def type(self, keys: str) -> None:
-        os.write(self.master, keys.encode())
+        start = partial(popen_unprivileged, *chat(home), home=str(home), env={"TERM": "xterm"})
+        super().__init__(ROWS, COLUMNS, start)
 
     async def says(self, line: str, answer: str) -> None:
         """Type a line and wait for what should follow it, but for lines about tools, and for the next prompt."""
@@ -61,30 +50,9 @@ class Window:
 
         await self.screen.until(is_said, said.pattern)
 
-    async def watch(self) -> None:
-        await show(self.master, self.screen)
-
-    async def ended(self) -> int:
-        return await anyio.to_thread.run_sync(self.process.wait, 20)
-
 
 def chat(home: Path) -> list[str]:
     return ["-m", "bot", "chat", "--settings", str(home / "settings.json"), "--data", str(home / "data")]
-
-
-@asynccontextmanager
-async def chatting(home: Path) -> AsyncIterator[Window]:
-    window = Window(home)
-    try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(window.watch)
-            await window.screen.shows("main>")
-            yield window
-            group.cancel_scope.cancel()
-    finally:
-        window.process.kill()
-        window.process.wait(20)
-        os.close(window.master)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +121,7 @@ def question(command: str) -> str:
 
 async def test_a_conversation_that_uses_tools_survives_a_time_out_and_is_remembered(home):
     nap = f"sleep 60.{os.getpid():09}"
-    async with chatting(home) as window:
+    async with ChatWindow(home).open() as window:
         await window.says("write notes.txt one two three", r"Wrote notes\.txt \(13 bytes\)\.")
         await window.says("read notes.txt", " one two three")
         attached = rf"· File notes\.txt \(13 bytes\): {home}/data/attached/notes\.txt"
@@ -195,7 +163,7 @@ async def test_a_conversation_that_uses_tools_survives_a_time_out_and_is_remembe
     assert set(outcomes(home)) == {"answered"}
     assert len(outcomes(home)) == len([line for line in journal(home) if line["kind"] == "received"])
 
-    async with chatting(home) as window:
+    async with ChatWindow(home).open() as window:
         await window.says("run echo again", r" again\n")
         await window.says("recall sky", r" the sky is green\n")
         window.type("\x04")
@@ -205,7 +173,7 @@ async def test_a_conversation_that_uses_tools_survives_a_time_out_and_is_remembe
 
 async def test_a_question_that_a_kill_left_open_is_asked_again_and_its_answer_counts_then(home):
     command = "echo survived > proof.txt; cat proof.txt"
-    async with chatting(home) as window:
+    async with ChatWindow(home).open() as window:
         await window.says(f"run {command}", question(command))
         window.process.kill()
         assert await window.ended() == -9
@@ -215,7 +183,7 @@ async def test_a_question_that_a_kill_left_open_is_asked_again_and_its_answer_co
     (made,) = re.findall(r'"id":"([^"]*)","name":"shell"', context(home))
     question_id = f"q{correlation_id(f'{message_key(MAIN, message)} {call} {made} 0', 0)}"
 
-    async with chatting(home) as window:
+    async with ChatWindow(home).open() as window:
         asks = re.compile(question(command))
         await window.screen.until(lambda: asks.search(window.screen.text) is not None, asks.pattern)
         assert files(home) == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from contextlib import suppress
 
@@ -47,18 +46,13 @@ class Held:
         return function(*args)
 
 
-def fill(disk: FaultyDisk) -> None:
-    full = OSError(errno.ENOSPC, "full")
-    disk.refuse |= {"write journal.jsonl": full, "create journal.jsonl.tmp": full}
-
-
 @pytest.mark.parametrize("step", [says("an answer"), calls("list_files"), RuntimeError("a failure")])
 async def test_a_stop_counts_for_a_turn_whose_outcome_waits_for_the_disk(tmp_path, step):
     disk, platform, model = FaultyDisk(), Platform(), Scripted(says("one"), step)
     async with running(tmp_path, platform, model, disk=disk) as bot:
         await platform.exchange(bot, message(1))
         await bot.orchestrator.receive(message(2))
-        fill(disk)
+        disk.fill_journal()
         await anyio.sleep(3)
         assert "m2" not in platform.outcomes
         disk.refuse.clear()
@@ -128,7 +122,7 @@ async def test_a_delete_that_the_disk_refuses_leaves_the_message_waiting_for_its
     async with running(tmp_path, platform, model, disk=disk, limits=limits) as bot:
         await gate.hold(bot, message(1, thread=T2))
         await bot.orchestrator.receive(message(2))
-        fill(disk)
+        disk.fill_journal()
         with pytest.raises(StoreUnavailable):
             await bot.orchestrator.receive(Deleted("m2", T1))
         disk.refuse.clear()
@@ -211,7 +205,7 @@ async def test_a_delete_that_the_disk_refuses_is_not_acknowledged_and_the_messag
     disk, platform, gate = FaultyDisk(), Platform(), Gate(says("never"))
     async with running(tmp_path, platform, Scripted(gate, says("one")), disk=disk) as bot:
         await gate.hold(bot, message())
-        fill(disk)
+        disk.fill_journal()
         with pytest.raises(StoreUnavailable):
             await bot.orchestrator.receive(Deleted("m1", T1))
         disk.refuse.clear()
@@ -225,7 +219,7 @@ async def test_a_full_disk_does_not_make_the_journal_longer_with_each_try(tmp_pa
     async with running(tmp_path, platform, model, disk=disk) as bot:
         await platform.exchange(bot, message(1))
         await bot.orchestrator.receive(message(2))
-        fill(disk)
+        disk.fill_journal()
         await anyio.sleep(3600)
         disk.refuse.clear()
         await platform.settled("m2")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
-from functools import partial
 
 import anyio
 import pytest
@@ -56,6 +55,12 @@ class Away(Platform):
     async def reconnected(self):
         await anyio.sleep_until(self.back_at)
         self.away = False
+
+
+def impatient(platform, clock):
+    """What a bot whose answers wait for ten minutes at most is started with."""
+    outbox = Outbox(platform, ensure_ownership=anyio.lowlevel.checkpoint, max_age_s=600.0)
+    return {"clock": clock, "outboxes": {"fake": outbox}}
 
 
 async def answer_and_die(data, platform, clock) -> None:
@@ -135,8 +140,7 @@ async def test_an_old_answer_that_turns_out_not_to_be_posted_becomes_the_note(tm
     clock, platform = LoopClock(), Unsure()
     await answer_and_die(tmp_path, platform, clock)
     platform.away, platform.looks, clock.offset = False, False, HOURS
-    outbox = partial(Outbox, ensure_ownership=anyio.lowlevel.checkpoint, max_age_s=600.0)
-    async with running(tmp_path, platform, Scripted(), clock=clock, outboxes={"fake": outbox(platform)}):
+    async with running(tmp_path, platform, Scripted(), **impatient(platform, clock)):
         await anyio.sleep(60)
     [text] = platform.texts
     assert text.startswith("I had an answer to this on 21 Nov at 10:00 UTC, but I could not post it")
@@ -146,9 +150,7 @@ async def test_an_old_answer_that_turns_out_not_to_be_posted_becomes_the_note(tm
 async def test_a_full_disk_before_the_note_delays_the_note_and_brings_no_old_answer(tmp_path, monkeypatch):
     clock, platform = LoopClock(), Away(looks=False)
     platform.back_at = anyio.current_time() + 700
-    outbox = partial(Outbox, ensure_ownership=anyio.lowlevel.checkpoint, max_age_s=600.0)
-    changes = {"clock": clock, "outboxes": {"fake": outbox(platform)}}
-    async with running(tmp_path, platform, Scripted(says("the answer")), **changes) as bot:
+    async with running(tmp_path, platform, Scripted(says("the answer")), **impatient(platform, clock)) as bot:
         append, refusals = bot.journal.append, [StoreUnavailable("journal: No space left on device")]
 
         async def refuse_first(*records):
@@ -177,24 +179,17 @@ async def test_a_death_before_the_note_is_posted_leaves_the_note_and_never_the_a
     assert platform.outcomes == {"m1": "failed"}
 
 
-async def test_a_link_that_stays_away_for_longer_than_an_answer_may_wait_gets_the_note(tmp_path):
+@pytest.mark.parametrize(
+    ("away_s", "begins", "outcome"),
+    [(700, "I had an answer to this", "failed"), (500, "the answer", "answered")],
+)
+async def test_a_link_that_stays_away_for_longer_than_an_answer_may_wait_gets_the_note(
+    tmp_path, away_s, begins, outcome
+):
     clock, platform = LoopClock(), Away()
-    platform.back_at = anyio.current_time() + 700
-    outbox = partial(Outbox, ensure_ownership=anyio.lowlevel.checkpoint, max_age_s=600.0)
-    changes = {"clock": clock, "outboxes": {"fake": outbox(platform)}}
-    async with running(tmp_path, platform, Scripted(says("the answer")), **changes) as bot:
+    platform.back_at = anyio.current_time() + away_s
+    async with running(tmp_path, platform, Scripted(says("the answer")), **impatient(platform, clock)) as bot:
         await platform.exchange(bot, message())
     [text] = platform.texts
-    assert text.startswith("I had an answer to this on 21 Nov at 10:00 UTC")
-    assert platform.outcomes == {"m1": "failed"}
-
-
-async def test_a_link_that_comes_back_in_time_gets_the_answer(tmp_path):
-    clock, platform = LoopClock(), Away()
-    platform.back_at = anyio.current_time() + 500
-    outbox = partial(Outbox, ensure_ownership=anyio.lowlevel.checkpoint, max_age_s=600.0)
-    changes = {"clock": clock, "outboxes": {"fake": outbox(platform)}}
-    async with running(tmp_path, platform, Scripted(says("the answer")), **changes) as bot:
-        await platform.exchange(bot, message())
-    assert platform.texts == ["the answer"]
-    assert platform.outcomes == {"m1": "answered"}
+    assert text.partition(" on 21 Nov at 10:00 UTC")[0] == begins
+    assert platform.outcomes == {"m1": outcome}

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from bot.host.invocation import data_option, load, masker, refuse, settings_option, states_beside
+from bot.host.invocation import folder_options, load, masker, refuse, states_beside
 from bot.ports.config_error import ConfigInvalid
 
 port_option = click.option("--port", type=click.IntRange(0, 65535), help="Port of the page; 0 takes any.")
@@ -19,8 +19,7 @@ port_option = click.option("--port", type=click.IntRange(0, 65535), help="Port o
 @click.group(invoke_without_command=True)
 @port_option
 @click.option("--open/--no-open", "opens", default=None, help="Open the page, by default on a desktop.")
-@settings_option
-@data_option
+@folder_options
 @click.pass_context
 def web(
     ctx: click.Context, port: int | None, opens: bool | None, settings_file: Path | None, data: Path | None
@@ -53,8 +52,7 @@ def _tell(address: str, *, opens: bool) -> None:
 )
 @click.option("--name", default="", help="What to call this person.")
 @port_option
-@settings_option
-@data_option
+@folder_options
 @click.pass_obj
 def link(before: dict[str, Any], /, person: str, name: str, **given: Any) -> None:
     """Print a new link to the page of the running bot. It works once, for 10 minutes."""

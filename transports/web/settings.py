@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import ip_address
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -11,6 +10,7 @@ from pydantic import Field
 from bot.config.document import Document
 from bot.config.settings import Folder, ModelName, Name, Url
 from bot.config.transports import TransportSection, TransportSettings
+from transports.web.address import is_loopback
 
 
 class WebSettings(TransportSection):
@@ -49,18 +49,11 @@ def _faults(path: str, web: Document) -> Iterator[str]:
     ):
         yield f"{path}.public_url: must be an https address"
     host = web.get("host", "127.0.0.1")
-    if isinstance(host, str) and not _is_loopback(host) and certificate is None and public_url is None:
+    if isinstance(host, str) and not is_loopback(host) and certificate is None and public_url is None:
         yield (
             f"{path}.host: other machines can reach this address; give tls_certificate and tls_key, or, "
             "behind a reverse proxy with TLS, public_url"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 SETTINGS = TransportSettings(WebSettings, faults=_faults, is_single=True)

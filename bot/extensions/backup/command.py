@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from bot.host.invocation import data_option, fail, json_option, load, print_json, refuse, settings_option
+from bot.host.invocation import fail, folder_options, json_option, load, print_json, refuse
 
 if TYPE_CHECKING:
     from bot.extensions.backup.archive import Read
@@ -30,8 +30,7 @@ PG_RESTORE = (
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@settings_option
-@data_option
+@folder_options
 @click.option("--verify", is_flag=True, help="Make no backup; verify every checksum in FILE.")
 @click.option(
     "--keep",
@@ -91,8 +90,7 @@ def backup(
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@settings_option
-@data_option
+@folder_options
 @click.option(
     "--force", is_flag=True, help="Put the files in the data folder aside first; nothing is deleted."
 )

@@ -9,7 +9,7 @@ import click
 
 from bot.extensions.doctor.check import check
 from bot.extensions.doctor.extension_list import extensions
-from bot.host.invocation import data_option, find_settings, json_option, settings_option
+from bot.host.invocation import find_settings, folder_options, json_option
 
 __all__ = ["check", "doctor", "extensions"]
 
@@ -17,8 +17,7 @@ DATED = "<dated>"
 
 
 @click.command()
-@settings_option
-@data_option
+@folder_options
 @json_option
 @click.option("--offline", is_flag=True, help="Check only this machine: no model and no platform.")
 @click.option("--fix", is_flag=True, help="First fix what is safe to fix, and print each fix.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.host.invocation import data_option, fail, load, masker, refuse, settings_option, states_beside
+from bot.host.invocation import fail, folder_options, load, masker, refuse, states_beside
 from bot.ports.config_error import ConfigInvalid
 from threads.errors import NewerSchema, StoreUnavailable
 
@@ -28,8 +28,7 @@ def mcp() -> None:
 
 
 @mcp.command("list")
-@settings_option
-@data_option
+@folder_options
 def list_servers(settings_file: Path | None, data: Path | None) -> None:
     """List the MCP servers in the settings: whether the bot is signed in, and which tools it lacks."""
     from bot.extensions.mcp.credentials import BOT
@@ -59,8 +58,7 @@ def list_servers(settings_file: Path | None, data: Path | None) -> None:
 
 @mcp.command()
 @click.argument("name")
-@settings_option
-@data_option
+@folder_options
 def login(name: str, settings_file: Path | None, data: Path | None) -> None:
     """Sign the bot in at the MCP server NAME.
 
@@ -99,8 +97,7 @@ def login(name: str, settings_file: Path | None, data: Path | None) -> None:
 @mcp.command()
 @click.argument("name")
 @click.option("--person", default="", help="Sign a person out, as TRANSPORT:ID, such as slack:U123.")
-@settings_option
-@data_option
+@folder_options
 def logout(name: str, person: str, settings_file: Path | None, data: Path | None) -> None:
     """Forget the bot's sign-in at the MCP server NAME, or that of one person.
 

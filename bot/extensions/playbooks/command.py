@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.host.invocation import data_option, fail, json_option, load, print_json, settings_option
+from bot.host.invocation import fail, folder_options, json_option, load, print_json
 from bot.ports.config_error import EX_CONFIG
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ def playbooks() -> None:
 
 
 @playbooks.command("list")
-@settings_option
-@data_option
+@folder_options
 @json_option
 def list_playbooks(settings_file: Path | None, data: Path | None, as_json: bool) -> None:
     """List the playbooks and their stages."""
@@ -53,8 +52,7 @@ def list_playbooks(settings_file: Path | None, data: Path | None, as_json: bool)
 
 @playbooks.command("check")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@settings_option
-@data_option
+@folder_options
 def check_playbooks(files: tuple[Path, ...], settings_file: Path | None, data: Path | None) -> None:
     """Check all playbooks of the data folder, or FILES. Prints each fault with its path."""
     if files:
@@ -76,8 +74,7 @@ def check_playbooks(files: tuple[Path, ...], settings_file: Path | None, data: P
 @playbooks.command("try")
 @click.argument("name")
 @click.argument("words", nargs=-1)
-@settings_option
-@data_option
+@folder_options
 def try_playbook(name: str, words: tuple[str, ...], settings_file: Path | None, data: Path | None) -> None:
     """Play NAME, a playbook or an example, with the offline model in a folder of its own.
 
@@ -92,8 +89,7 @@ def try_playbook(name: str, words: tuple[str, ...], settings_file: Path | None, 
 
 @playbooks.command("add")
 @click.argument("name", required=False)
-@settings_option
-@data_option
+@folder_options
 def add_playbook(name: str | None, settings_file: Path | None, data: Path | None) -> None:
     """Copy the example NAME into the data folder. Without NAME, list the examples."""
     from bot.extensions.playbooks.folder import FOLDER, examples

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.host.invocation import data_option, fail, load, masker, refuse, settings_option
+from bot.host.invocation import fail, folder_options, load, masker, refuse
 from bot.ports.config_error import ConfigInvalid
 from threads.errors import NewerSchema
 
@@ -76,8 +76,7 @@ class DataFolder:
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command --settings, --data and, as its first argument, the data folder they name."""
 
-    @settings_option
-    @data_option
+    @folder_options
     @wraps(command)
     def read(settings_file: Path | None, data: Path | None, **options: object) -> None:
         with _open(settings_file, data) as folder:

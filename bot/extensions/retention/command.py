@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.host.invocation import data_option, fail, json_option, load, print_json, refuse, settings_option
+from bot.host.invocation import fail, folder_options, json_option, load, print_json, refuse
 
 if TYPE_CHECKING:
     from bot.config.load import Loaded
@@ -26,8 +26,7 @@ AT_WORK = "{name} is at work on this store. Stop all workers first, or say /forg
 
 
 @click.command()
-@settings_option
-@data_option
+@folder_options
 @click.option("--dry-run", is_flag=True, help="Only say what is due.")
 @json_option
 def retention(settings_file: Path | None, data: Path | None, dry_run: bool, as_json: bool) -> None:
@@ -67,8 +66,7 @@ def retention(settings_file: Path | None, data: Path | None, dry_run: bool, as_j
 
 
 @click.command()
-@settings_option
-@data_option
+@folder_options
 @click.option(
     "--person", default="", metavar="ID", help="All that a person wrote, or that was made for them."
 )
@@ -127,8 +125,7 @@ def forget(
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@settings_option
-@data_option
+@folder_options
 @click.option("--person", required=True, metavar="ID", help="Whose messages and files.")
 @json_option
 def export(folder: Path, settings_file: Path | None, data: Path | None, person: str, as_json: bool) -> None:

@@ -67,9 +67,7 @@ async def forget(
     *is_open_elsewhere*: the newest file of the ledger is in use, and stays as it is. Raises `StillOpen` and OSError.
     """
     found = await anyio.to_thread.run_sync(_threads_of, data, whom)
-    whom = whom.with_threads(
-        {str(one.thread) for one in found if one.is_whole} | {*filter(None, [whom.thread])}
-    )
+    whom = whom.with_threads(one.thread for one in found if one.is_whole)
     took = await anyio.to_thread.run_sync(partial(_forget_names, data, whom, disk, is_open_elsewhere))
     await _forget_in_journal(data, [one.thread for one in found], disk, now)
     for one in found:  # last: after a kill they are found again

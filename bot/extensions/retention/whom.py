@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
@@ -37,8 +37,9 @@ class Whom:
         kind, _, rest = name.partition(" ")
         return Whom(person=rest) if kind == "person" else Whom(thread=rest)
 
-    def with_threads(self, threads: Collection[str]) -> Whom:
-        return replace(self, threads=frozenset(threads))
+    def with_threads(self, threads: Iterable[ThreadId]) -> Whom:
+        """Return this with the threads that go whole; a thread that is named always does."""
+        return replace(self, threads=frozenset({*map(str, threads), self.thread} - {""}))
 
     def has_thread(self, thread: ThreadId, authors: Collection[str]) -> bool:
         """Return whether a thread is forgotten whole: it is the one, or nobody else wrote in it."""

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from bot.host.invocation import (
-    data_option,
-    json_option,
-    print_json,
-    refuse,
-    settings_option,
-)
+from bot.host.invocation import folder_options, json_option, print_json, refuse
 from bot.host.terminal_repair import repair_terminal
 from bot.ports.config_error import ConfigInvalid
 
@@ -72,8 +66,7 @@ def _setups() -> dict[str, PlatformSetup]:
 )
 @click.option("--admin", "admins", multiple=True, help="Member id that may raise limits; repeat for more.")
 @click.option("--name", default="", help="What the bot is called.")
-@settings_option
-@data_option
+@folder_options
 @click.option("--no-verify", is_flag=True, help="Do not test the model or the platform.")
 @click.option("--no-start", is_flag=True, help="Do not start the bot at the end.")
 @json_option

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.host.invocation import (
-    data_option,
-    fail,
-    json_option,
-    load,
-    refuse,
-    settings_option,
-)
+from bot.host.invocation import fail, folder_options, json_option, load, refuse
 from bot.ports.config_error import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -26,8 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@settings_option
-@data_option
+@folder_options
 @json_option
 @click.option("--quiet", is_flag=True, help="Print nothing; for the health check of a container.")
 @click.option("--watch", is_flag=True, help="On a terminal: refresh every second until Ctrl-C.")
@@ -61,8 +53,7 @@ def _shared(loaded: Loaded) -> Shared:
 
 
 @click.command()
-@settings_option
-@data_option
+@folder_options
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events, also over restarts, until Ctrl-C.")
 @click.option("--since", type=click.IntRange(min=0), metavar="SEQ", help="Only events after this number.")
 @click.option("--kind", multiple=True, help="Only this kind, such as retry; can be given more than once.")

@@ -89,6 +89,12 @@ class GatedCalls:
             except ProviderError as error:
                 self.ends[name] = error
 
+    async def arrive(self, tasks, count):
+        """Let so many calls come, one after the other."""
+        for n in range(count):
+            tasks.start_soon(self.call, str(n))
+            await anyio.sleep(0.001)
+
     def fail_elsewhere(self, thread="elsewhere"):
         """Note that a call of another thread failed now."""
         lane = self.gate.queue.lane(self.provider.name)
@@ -118,9 +124,7 @@ async def at(second):
 async def test_calls_go_out_in_the_order_of_their_arrival_as_many_as_the_window_holds():
     calls = GatedCalls(Provider(), max_parallel=4)
     async with anyio.create_task_group() as tasks:
-        for n in range(20):
-            tasks.start_soon(calls.call, str(n))
-            await anyio.sleep(0.001)
+        await calls.arrive(tasks, 20)
     assert [key for _, key in calls.provider.asked] == [str(n) for n in range(20)]
     assert calls.provider.most == 4
 
@@ -131,9 +135,7 @@ async def test_twenty_wait_when_the_circuit_half_opens_and_exactly_one_goes_thro
     probe = anyio.Event()
     calls.provider.script.append(probe)
     async with anyio.create_task_group() as tasks:
-        for n in range(20):
-            tasks.start_soon(calls.call, str(n))
-            await anyio.sleep(0.001)
+        await calls.arrive(tasks, 20)
         await at(90)
         assert calls.provider.asked[1:] == [(pytest.approx(6, abs=0.1), "0")], "a second to fail, and 5 s"
         assert running(calls.gate) == 1
@@ -153,9 +155,7 @@ async def test_a_probe_that_is_cancelled_gives_way_to_the_next():
     await calls.open_circuit(ModelUnavailable())
     calls.provider.script += [anyio.Event(), anyio.Event()]
     async with anyio.create_task_group() as tasks:
-        for n in range(5):
-            tasks.start_soon(calls.call, str(n))
-            await anyio.sleep(0.001)
+        await calls.arrive(tasks, 5)
         await at(40)
         calls.scopes["0"].cancel()
         await at(50)
@@ -444,9 +444,7 @@ async def test_a_listener_that_fails_or_a_call_that_is_cancelled_leaves_nothing_
 async def test_what_a_call_really_used_counts_and_reading_a_cache_is_free():
     calls = GatedCalls(Provider(), tokens_per_minute=600)  # holds 150: one call of the estimated size
     async with anyio.create_task_group() as tasks:
-        for n in range(3):
-            tasks.start_soon(calls.call, str(n))
-            await anyio.sleep(0.001)
+        await calls.arrive(tasks, 3)
     assert [round(second) for second, _ in calls.provider.asked] == [0, 15, 30]
 
 

@@ -72,8 +72,7 @@ async def test_a_call_that_was_denied_is_told_and_took_no_time(tmp_path):
 async def test_a_turn_that_is_stopped_ends_all_that_it_had_begun(tmp_path):
     seen, gate = RecordingSink(), Gate(answer("never"))
     async with running(tmp_path, platform := Platform(), Scripted(gate), observing=Observing(seen)) as core:
-        await core.orchestrator.receive(message(1))
-        await gate.began.wait()
+        await gate.hold(core, message(1))
         await core.orchestrator.receive(message(2, "/stop"))
         await platform.settled("m1", "m2")
     (turn,) = seen.of("turn")

@@ -166,8 +166,7 @@ async def test_in_a_busy_thread_it_waits_or_joins_as_any_message_does(tmp_path, 
     model, limits = Scripted(gate, says("both")), TurnLimits(busy=busy)
     async with running_bot(tmp_path, model=model, limits=limits) as bot:
         schedule = await bot.schedules.add(once(minutes=1))
-        await bot.core.orchestrator.receive(message(1))
-        await gate.began.wait()
+        await gate.hold(bot.core, message(1))
         await anyio.sleep(61)
         gate.open.set()
         due = bot.occurrence(schedule, minutes=1)

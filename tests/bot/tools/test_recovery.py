@@ -223,14 +223,18 @@ async def test_who_went_on_without_is_not_asked_again_in_that_turn(harness):
     assert len(harness.questions) == 1
 
 
-async def test_a_restart_asks_again_and_does_not_run_the_failed_call_by_itself(harness):
+async def choose_after_a_restart(harness, choice):
     harness.look.errors = [down()]
     async with harness.start(look()) as bot:
         await bot.orchestrator.receive(message())
         question = await harness.question()
     async with harness.start(says("done")) as bot:
-        await press(bot, 2, commands(question)[1])
+        await press(bot, 2, commands(question)[choice])
         await harness.platform.settled("m1", "m2")
+
+
+async def test_a_restart_asks_again_and_does_not_run_the_failed_call_by_itself(harness):
+    await choose_after_a_restart(harness, 1)
     assert harness.look.ran == ["the weather"]
     assert any(text.endswith("done") for text in harness.platform.texts)
     assert APPROVED in harness.platform.texts
@@ -239,13 +243,7 @@ async def test_a_restart_asks_again_and_does_not_run_the_failed_call_by_itself(h
 
 
 async def test_a_retry_chosen_after_a_restart_runs_once(harness):
-    harness.look.errors = [down()]
-    async with harness.start(look()) as bot:
-        await bot.orchestrator.receive(message())
-        question = await harness.question()
-    async with harness.start(says("done")) as bot:
-        await press(bot, 2, commands(question)[0])
-        await harness.platform.settled("m1", "m2")
+    await choose_after_a_restart(harness, 0)
     assert harness.look.ran == ["the weather"] * 2
     async with harness.start(says("more")) as bot:
         await harness.platform.exchange(bot, message(3))

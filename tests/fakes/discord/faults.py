@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from tests.fakes.discord.records import Call
 from tests.fakes.faults import Gate, Slow, Stall
 
-__all__ = ["Cut", "Fault", "Garbage", "Gate", "RateLimited", "Refused", "Slow", "Stall", "Status", "When"]
+__all__ = ["Cut", "Fault", "Garbage", "Gate", "RateLimited", "Refused", "Slow", "Stall", "Status"]
 
 
 @dataclass(frozen=True)
@@ -61,4 +58,3 @@ class Garbage:
 
 
 Fault = Status | RateLimited | Refused | Cut | Stall | Slow | Garbage | Gate
-When = Callable[[Call], Any]

@@ -17,12 +17,12 @@ from tests.fakes.discord import posting as _posting
 from tests.fakes.discord import reading as _reading
 from tests.fakes.discord import threads as _threads
 from tests.fakes.discord import web as door
-from tests.fakes.discord.faults import Fault, When
+from tests.fakes.discord.faults import Fault
 from tests.fakes.discord.interaction_events import InteractionEvents
 from tests.fakes.discord.limits import Buckets
 from tests.fakes.discord.records import Call
 from tests.fakes.discord.session import MESSAGE_CONTENT
-from tests.fakes.faults import Gate, Script
+from tests.fakes.faults import Failing, Script
 
 TOKEN = "fake-bot.token.of-discord"
 MIB = 1024 * 1024
@@ -30,8 +30,11 @@ _REGISTERED = (_answers, _posting, _reading, _threads)
 """The modules whose routes the door knows, because they are imported."""
 
 
-class FakeDiscord(InteractionEvents):
-    """``async with FakeDiscord() as discord``; see the package's docstring."""
+class FakeDiscord(Failing[Fault, Call], InteractionEvents):
+    """``async with FakeDiscord() as discord``; see the package's docstring.
+
+    The kinds of its calls are routes: "POST /channels/{}/messages", "GET /cdn", "GET /gateway", and "*" for any.
+    """
 
     def __init__(
         self,
@@ -75,19 +78,6 @@ class FakeDiscord(InteractionEvents):
         return f"{self.url}/api/v10"
 
     # faults
-
-    def fail(self, route: str, *faults: Fault, forever: bool = False, when: When | None = None) -> None:
-        """Let calls of *route* ("POST /channels/{}/messages", "*", "GET /cdn", "GET /gateway") fail, one by one."""
-        self.script.add(route, faults, forever=forever, when=when)
-
-    def gate(self, route: str, *, applied: bool = False, when: When | None = None) -> Gate:
-        """Hold the next call of *route* until the gate's ``open()``; wait for the call with ``reached()``."""
-        gate = Gate(applied)
-        self.fail(route, gate, when=when)
-        return gate
-
-    def heal(self, route: str | None = None) -> None:
-        self.script.clear(route)
 
     def revoke(self) -> None:
         """The token is worth nothing any more: 401, and links are closed with 4004."""

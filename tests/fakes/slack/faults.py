@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from tests.fakes.faults import Gate, Slow, Stall
 from tests.fakes.slack.records import Json
 
-__all__ = ["ApiError", "Cut", "Fault", "Garbage", "Gate", "Html", "RateLimited", "Slow", "Stall", "When"]
+__all__ = ["ApiError", "Cut", "Fault", "Garbage", "Gate", "Html", "RateLimited", "Slow", "Stall"]
 
 
 @dataclass(frozen=True)
@@ -58,4 +57,3 @@ class ApiError:
 
 
 Fault = RateLimited | Html | Cut | Stall | Garbage | ApiError | Slow | Gate
-When = Callable[[Json], Any]

@@ -11,14 +11,14 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from tests.fakes.faults import Gate, Script
+from tests.fakes.faults import Failing, Script
 from tests.fakes.slack import agent as _agent
 from tests.fakes.slack import chat as _chat
 from tests.fakes.slack import reading as _reading
 from tests.fakes.slack import streams as _streams
 from tests.fakes.slack import uploads
 from tests.fakes.slack import web as door
-from tests.fakes.slack.faults import Fault, When
+from tests.fakes.slack.faults import Fault
 from tests.fakes.slack.limits import Buckets
 from tests.fakes.slack.people import People
 from tests.fakes.slack.records import Call, File, Json, Session
@@ -55,8 +55,11 @@ _REGISTERED = (_agent, _chat, _reading, _streams, uploads)
 """The modules whose methods the door knows, because they are imported."""
 
 
-class FakeSlack(People):
-    """``async with FakeSlack() as slack``; see the package's docstring."""
+class FakeSlack(Failing[Fault, Json], People):
+    """``async with FakeSlack() as slack``; see the package's docstring.
+
+    The kinds of its calls are methods, "upload", "download", "response_url", and "*" for any.
+    """
 
     def __init__(
         self,
@@ -109,19 +112,6 @@ class FakeSlack(People):
         return f"{self.url}/api/"
 
     # faults
-
-    def fail(self, method: str, *faults: Fault, forever: bool = False, when: When | None = None) -> None:
-        """Let calls of *method* ("*" = any; "upload", "download", "response_url") fail, one fault per call."""
-        self.script.add(method, faults, forever=forever, when=when)
-
-    def gate(self, method: str, *, applied: bool = False, when: When | None = None) -> Gate:
-        """Hold the next call of *method* until the gate's ``open()``; wait for the call with ``reached()``."""
-        gate = Gate(applied)
-        self.fail(method, gate, when=when)
-        return gate
-
-    def heal(self, method: str | None = None) -> None:
-        self.script.clear(method)
 
     def revoke(self) -> None:
         """Revoke the bot's token: token_revoked from now on."""

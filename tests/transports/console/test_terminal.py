@@ -220,29 +220,22 @@ PASTES = {
     "raw, with both": "one\r\n two\r\n\r\nfour",
 }
 TABS = {
-    "marked": "\x1b[200~one\r\ttwo\tthree\r\t\tfour\x1b[201~",
-    "raw": "one\r\ttwo\tthree\r\t\tfour",
+    "marked, with tabs": "\x1b[200~one\r\ttwo\tthree\r\t\tfour\x1b[201~",
+    "raw, with tabs": "one\r\ttwo\tthree\r\t\tfour",
 }
 
 
-@pytest.mark.parametrize("paste", PASTES.values(), ids=PASTES)
-async def test_lines_that_are_pasted_are_one_message(session, paste):
+@pytest.mark.parametrize("name", [*PASTES, *TABS])
+async def test_lines_that_are_pasted_are_one_message_and_tabs_in_them_are_text(session, name):
+    paste, got = (
+        (PASTES[name], "one\n two\n\nfour") if name in PASTES else (TABS[name], "one\n\ttwo\tthree\n\t\tfour")
+    )
     session.keys.send_text(paste)
     await session.screen.shows("four")
     assert session.got == []
     session.keys.send_text("\r")
     await session.screen.shows("You said: one\n")
-    assert session.got == ["one\n two\n\nfour"]
-
-
-@pytest.mark.parametrize("paste", TABS.values(), ids=TABS)
-async def test_tabs_in_a_paste_are_text_and_split_nothing(session, paste):
-    session.keys.send_text(paste)
-    await session.screen.shows("four")
-    assert session.got == []
-    session.keys.send_text("\r")
-    await session.screen.shows("You said: one\n")
-    assert session.got == ["one\n\ttwo\tthree\n\t\tfour"]
+    assert session.got == [got]
 
 
 async def test_a_raw_paste_that_ends_its_last_line_is_sent(session):

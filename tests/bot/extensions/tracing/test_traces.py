@@ -92,8 +92,7 @@ async def test_the_trace_of_a_turn_begins_with_the_reference_that_the_thread_is_
 async def test_a_turn_that_goes_on_after_a_restart_links_to_the_one_that_was_cut(tmp_path, kept, spans):
     gate = Gate(answer("never"))
     async with running(tmp_path, Platform(), Scripted(gate), observing=Observing(spans)) as core:
-        await core.orchestrator.receive(message(1))
-        await gate.began.wait()
+        await gate.hold(core, message(1))
     async with running(tmp_path, platform := Platform(find=False), Scripted(), observing=Observing(spans)):
         await platform.settled("m1")
     cut, resumed = named(kept, "invoke_agent")
