@@ -221,7 +221,8 @@ async def test_a_person_is_found_nowhere_after_it_and_the_others_are(tmp_path):
     assert "threads: 1" in said and "messages: 3" in said
     assert "Bob's own words" in (folder(data, T2) / "log.jsonl").read_text()
     assert not folder(data).exists() and not (folder(data, T2) / "context.jsonl").exists()
-    assert b'"U1"' not in b"".join(path.read_bytes() for path in (data / "usage").glob("*"))
+    left = b"".join(path.read_bytes() for path in (*data.glob("usage/*"), *data.glob("audit/*")))
+    assert b'"U1"' not in left and str(T2).encode() in left and str(T1).encode() not in left
     async with DEMO(data, {}) as chat:  # all that is left can be read
         assert "hi" in (await chat.say("say hi", author=BOB, thread=T2)).text
 
