@@ -202,6 +202,7 @@ class ToolSet:
         """Do *work* on what is kept of a thread while it is idle, and drop the rest. Returns False if it is not."""
 
         async def erase_all() -> None:
+            await self.registry.log_written(thread)  # or a line that is late would bring something back
             await work()
             for drop in self.on_erase:
                 await drop(thread)

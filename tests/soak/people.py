@@ -15,6 +15,7 @@ import anyio
 
 from tests.crash.chat_platform import ChatPlatform
 from tests.crash.discord import platform as discord
+from tests.crash.run import Rounds
 from tests.crash.slack import platform as slack
 from tests.crash.web import platform as web
 from tests.fakes.discord.records import Message as DiscordMessage
@@ -162,16 +163,16 @@ class InWeb(web.Place):
     """People at their pages, which stay open all the time; they edit and delete nothing."""
 
     def __init__(self, folder: Path, *, seed: int, threads: int, pause_s: float) -> None:
-        super().__init__(folder, seed, threads, pause_s=pause_s, presses=True)
-        self._open = anyio.CancelScope()
+        super().__init__(folder, Rounds(0, seed, threads=threads, pause_s=pause_s, questions="answered"))
+        self._open, self._pause_s = anyio.CancelScope(), pause_s
 
     async def talk(self) -> None:
         with self._open:
             await super().talk()
 
-    async def _converse(self, visitor: Visitor, person: str, root: str, number: int) -> None:
+    async def _converse(self, visitor: Visitor, person: str, root: str, number: int, page: web.Kept) -> None:
         await anyio.sleep(self._fate.uniform(0, self._pause_s))
-        await super()._converse(visitor, person, root, number)
+        await super()._converse(visitor, person, root, number, page)
 
     def until_calm(self) -> None:
         """Nothing: the page has no faults of its own."""

@@ -24,6 +24,9 @@ from threads.wording import SAVING_FAILS
 from .actor import Actor
 from .turn import ActorParts
 
+LOG_WITHIN_S = 10.0
+"""Seconds that outcomes may take to reach their thread's history before it is erased."""
+
 log = logging.getLogger(__name__)
 
 
@@ -123,6 +126,13 @@ class Registry:
         finally:
             self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
         return True
+
+    async def log_written(self, thread: ThreadId) -> None:
+        """Return once the thread's history has all outcomes. Raises TimeoutError if the disk refuses it."""
+        written = anyio.Event()
+        self._shared.store.history.put(thread, [], written.set)
+        with anyio.fail_after(LOG_WITHIN_S):
+            await written.wait()
 
     async def conversation(self, thread: ThreadId) -> Sequence[Message]:
         """Return the conversation as the model sees it. Empty if a newer version wrote it.

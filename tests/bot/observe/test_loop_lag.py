@@ -78,4 +78,4 @@ async def test_stalls_in_a_row_are_logged_once_and_counted(caplog, monkeypatch):
         sleeping(lambda: len(told(caplog)) > 2)
     events = [record.getMessage().partition(":")[0] for record in told(caplog)]
     assert events[:3] == ["loop.blocked", "loop.freed", "loop.blocked"]
-    assert told(caplog)[2].untold == 2
+    assert told(caplog)[2].untold >= 2

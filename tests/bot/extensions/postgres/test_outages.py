@@ -17,8 +17,7 @@ import pytest
 from bot.cli.serve import serve_process
 from bot.config.load import Loaded
 from bot.config.settings import Settings
-from bot.extensions.postgres import context
-from bot.extensions.postgres import ledger as postgres_ledger
+from bot.extensions.postgres import context, memory
 from bot.extensions.postgres.session import (
     DatabaseSession,
     SessionLost,
@@ -142,7 +141,7 @@ async def test_no_worker_ends_while_the_server_refuses_and_then_all_is_answered_
 
 async def test_a_turn_that_meets_an_outage_where_it_reads_waits_and_is_answered(dsn, tmp_path, monkeypatch):
     monkeypatch.setattr("threads.delivery.retry_pauses", lambda: repeat(0.01))
-    to_refuse, rows_of = {context.LOAD, postgres_ledger.READ}, DatabaseSession.rows
+    to_refuse, rows_of = {context.LOAD, memory.READ}, DatabaseSession.rows
 
     async def refuse_once(session, statement, parameters=()):
         if statement in to_refuse:
@@ -151,8 +150,10 @@ async def test_a_turn_that_meets_an_outage_where_it_reads_waits_and_is_answered(
         return await rows_of(session, statement, parameters)
 
     chat, store = Chat(), {"kind": "postgres", "dsn": "env:DATABASE_URL"}
-    environ = {**KEYS, "DATABASE_URL": dsn}
-    async with serving(tmp_path, {"store": store}, model="offline/demo", environ=environ, chat=chat):
+    environ, tools = {**KEYS, "DATABASE_URL": dsn}, {"enabled": ["memory"]}
+    async with serving(
+        tmp_path, {"store": store, "tools": tools}, model="offline/demo", environ=environ, chat=chat
+    ):
         monkeypatch.setattr(DatabaseSession, "rows", refuse_once)
         await chat.say("hello")
     assert not to_refuse
