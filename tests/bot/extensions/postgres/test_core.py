@@ -17,6 +17,7 @@ from bot import wording
 from bot.extensions.postgres.store import PostgresStore
 from bot.ports.model import Completion, Usage
 from bot.routing.rate_limit import RateLimiter
+from tests.bot.extensions.postgres.workers import rows as rows_of
 from tests.one_model import OneModel
 from tests.patience import WITHIN_S
 from tests.world import T1, Gate, Platform, Scripted, calls, message, running, says
@@ -177,6 +178,9 @@ async def test_status_in_a_channel_counts_what_all_workers_do_there(dsn, tmp_pat
     ):
         await a.orchestrator.receive(message(1, "go", replace(place, root="1")))
         await model.asked.wait()
+        with anyio.fail_after(WITHIN_S):  # the start of a turn is written while the model is asked
+            while not rows_of(dsn, "SELECT FROM message WHERE started IS NOT NULL"):
+                await anyio.sleep(0.01)
         await a.orchestrator.receive(message(2, "and on", replace(place, root="1")))
         await a.orchestrator.receive(message(3, "go", ThreadId("fake", "W", "D", "1")))
         await b.orchestrator.receive(message(4, "/status", place))
