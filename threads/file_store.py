@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 class FileStore:
     """A `threads.ports.Store`. The journal has a disk thread of its own, so that no other disk work delays it."""
 
+    workers, others_seen = 1, 0
+
     def __init__(
         self,
         data: Path,
@@ -104,14 +106,6 @@ class FileStore:
 
     async def hold(self, _: str, work: Callable[[], Awaitable[None]], __: Callable[[], None]) -> None:
         await work()
-
-    @property
-    def workers(self) -> int:
-        return 1
-
-    @property
-    def others_seen(self) -> int:
-        return 0
 
     async def take_token(self, _: str, __: float, ___: float) -> float:
         return 0.0  # no other process takes tokens

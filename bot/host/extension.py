@@ -95,7 +95,7 @@ class Host:
     files. ``learn`` masks more secrets. ``web_fetch`` is None where that is off. ``enabled`` has all names in
     `tools.enabled`. ``offer`` replaces the tools of a group, from the next turn on. ``is_admin`` takes a person's id.
     ``schedules`` send messages later, ``ledger`` counts what calls cost, ``note`` audits. ``keep_workspace`` makes
-    files as durable as their thread. ``erase`` works on what is kept of a thread, or returns False if it is not idle.
+    files as durable as their thread. ``erase`` erases parts of a thread, or returns False if it is not idle.
     """
 
     settings: Settings
@@ -121,7 +121,7 @@ class Host:
     ledger: SpendingLedger
     keep_workspace: Callable[[ThreadId], Awaitable[None]]
     note: Note
-    erase: Callable[[ThreadId, Callable[[], Awaitable[None]]], Awaitable[bool]]
+    erase: Callable[[ThreadId, Collection[str], Callable[[], Awaitable[None]]], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,13 +198,16 @@ class ToolSet:
         """Let extensions erase threads, and what people do elsewhere answer a question that is open."""
         self.registry, self.questions.open = registry, questions
 
-    async def erase(self, thread: ThreadId, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do *work* on what is kept of a thread while it is idle, and drop the rest. Returns False if it is not."""
+    async def erase(
+        self, thread: ThreadId, parts: Collection[str], work: Callable[[], Awaitable[None]]
+    ) -> bool:
+        """Do *work*, which erases *parts* of a thread, while it is idle, and drop the rest. False: it is not."""
 
         async def erase_all() -> None:
             await self.registry.log_written(thread)  # or a line that is late would bring something back
             await work()
-            for drop in self.on_erase:
+            own = [turns.forget for one in self.running for turns in one.turns.values()]
+            for drop in (*self.on_erase, *(own if "conversation" in parts else ())):
                 await drop(thread)
 
         return await self.registry.between_turns(thread, erase_all)
@@ -286,7 +289,6 @@ async def open_tool_set(
         erase=tool_set.erase,
     )
     async with _open_extensions(tool_set, host):
-        storage.on_erase.extend(own.forget for one in tool_set.running for own in one.turns.values())
         if "memory" in enabled:
             tool_set.memory = Memory(storage.memory, now=resources.now, is_admin=is_admin)
             tool_set.add("memory", Remember(tool_set.memory, resources.mask), Recall(tool_set.memory))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -107,7 +107,9 @@ class Forgetting:
         async def work(function: Callable[..., Any], *given: object) -> Any:
             return await offload(lambda: (self._shown.look(), function(*given))[1])
 
-        async def erase(thread: ThreadId, take: Callable[[], Awaitable[None]]) -> bool:
+        async def erase(
+            thread: ThreadId, which: Collection[str], take: Callable[[], Awaitable[None]]
+        ) -> bool:
             # What is only to be refused, or too old, needs nothing of its thread.
             owed = self._open_in(thread, *(("started", began) if thread in wished else ("received", 0.0)))
 
@@ -116,7 +118,7 @@ class Forgetting:
                 self._record.forgotten[str(thread)] = self._fate.clock()
                 await take()
 
-            return await tool_set.erase(thread, watched)
+            return await tool_set.erase(thread, which, watched)
 
         async def obey(words: str, incoming: Incoming) -> str:
             log = self._disk.files().get(str(thread_folder(self._data, incoming.thread) / "log.jsonl"), b"")

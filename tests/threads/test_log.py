@@ -8,7 +8,7 @@ import logging
 import anyio
 
 from tests.sim.loop import virtual_time
-from tests.world import T1, T2, FaultyDisk, inline
+from tests.world import T1, T2, FaultyDisk, Platform, Scripted, inline, message, running
 from threads.log import MAX_WAITING, Log, LogEntry, entries
 from threads.store.disk import File
 
@@ -66,3 +66,13 @@ async def test_a_log_that_refuses_is_tried_and_reported_once_for_all_its_lines(t
         "log.write_failed: [Errno 5] broken",
         f"log.behind: entries kept: {MAX_WAITING}, dropped: 1",
     ]
+
+
+async def test_lines_that_the_disk_had_refused_are_there_before_their_thread_is_erased(tmp_path):
+    disk, platform = FaultyDisk(), Platform()
+    disk.refuse["append log.jsonl"] = OSError(errno.ENOSPC, "No space left on device")
+    async with running(tmp_path, platform, Scripted(), disk=disk) as bot:
+        await platform.exchange(bot, message(1, "late words"))
+        disk.refuse.clear()
+        await bot.registry.log_written(T1)
+        assert "late words" in next(tmp_path.rglob("log.jsonl")).read_text()

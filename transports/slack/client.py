@@ -253,7 +253,7 @@ class Slack(Client[Options, WebApi, _Connection]):
             workers=self._workers,
         )
         if self._workers() > 1:
-            await anyio.sleep(KNOWN_S)
+            await anyio.sleep_until(connection.opened_at + KNOWN_S)
         await link.run(up)
 
     def _workers(self) -> int:

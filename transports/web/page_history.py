@@ -72,7 +72,8 @@ class ThreadHistory:
         return await anyio.to_thread.run_sync(self._export, str(thread), title, form)
 
     def forget(self, thread: str) -> None:
-        self._titles.pop(thread, None)
+        with self._reading:
+            self._titles.pop(thread, None)
 
     def _threads(self, person: str, choose: Choose) -> list[tuple[str, str, float]]:
         with closing(open_reader(self._settings, self._environ)) as reader:

@@ -369,7 +369,7 @@ class Talk:
         if (await self._history.past(thread, 1)).messages:
             return
         await self.files.erase(thread)
-        self.forget_titles(str(thread))
+        await to_thread.run_sync(self.forget_titles, str(thread))  # it waits for who reads titles
         self._publish(thread, ERASED)
         await self.notes.change(
             thread.channel, thread.root, lambda note: note.model_copy(update={"title": "", "named": False})

@@ -71,7 +71,8 @@ def value(column: str, name: str, place: int = 2, end: str = "") -> str:
     What people say may hold an escaped quotation mark, so the name that follows says where it *end*s. The text is
     looked into and not the JSON, which fails at an escaped NUL.
     """
-    return f"""split_part(split_part({column}::text, '"{name}":"', {place}), '"{end and f',"{end}":'}', 1)"""
+    stop = f'","{end}":' if end else '"'
+    return f"""split_part(split_part({column}::text, '"{name}":"', {place}), '{stop}', 1)"""
 
 
 def says(column: str, name: str, end: str) -> str:

@@ -41,7 +41,7 @@ class KeptFiles:
             nonlocal taken
             taken = await host.work(self._take_of_thread, step)
 
-        return await host.erase(step.thread, work_on_thread) and taken
+        return await host.erase(step.thread, [step.kind], work_on_thread) and taken
 
     def _take_of_thread(self, step: Step) -> bool:
         """Erase a part of a thread, unless something was said there meanwhile. Blocking."""

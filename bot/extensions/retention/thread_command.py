@@ -51,7 +51,7 @@ async def obey(host: Host, forgotten: State[ForgottenFile], words: str, incoming
         await host.work(_erase, host, thread)
 
     try:
-        if not await host.erase(thread, erase_all):
+        if not await host.erase(thread, PARTS, erase_all):
             return BUSY
     except OSError as error:
         raise StoreUnavailable(f"not erased: {error}") from error

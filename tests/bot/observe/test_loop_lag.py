@@ -68,7 +68,7 @@ async def test_a_loop_that_turns_is_not_logged(caplog):
 
 
 async def test_stalls_in_a_row_are_logged_once_and_counted(caplog, monkeypatch):
-    with caplog.at_level(logging.WARNING), LoopLag(0.1).watching():
+    with caplog.at_level(logging.WARNING), LoopLag(0.5).watching():
         sleeping(lambda: told(caplog))
         for _ in range(2):
             await anyio.sleep(0.2)
@@ -78,4 +78,4 @@ async def test_stalls_in_a_row_are_logged_once_and_counted(caplog, monkeypatch):
         sleeping(lambda: len(told(caplog)) > 2)
     events = [record.getMessage().partition(":")[0] for record in told(caplog)]
     assert events[:3] == ["loop.blocked", "loop.freed", "loop.blocked"]
-    assert told(caplog)[2].untold >= 2
+    assert told(caplog)[2].untold == 2
