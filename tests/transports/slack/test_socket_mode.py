@@ -303,7 +303,7 @@ async def test_a_link_that_asks_for_its_refresh_is_replaced_without_a_gap(slack,
 
     async with serving(slack, ping_interval=PATIENT_S) as bot:
         old = bot.link
-        old.disconnect(reason)
+        old.disconnect(reason, closes_after=PATIENT_S)
         await slack.until(
             lambda: len(slack.sockets.links) == 2
         )  # the new one is there before the old one goes
@@ -332,7 +332,7 @@ async def test_what_was_being_taken_is_acknowledged_on_the_link_it_came_from(sla
         said = slack.say("U1", "C1", "hello")
         await until(begun)
         old = bot.link
-        old.disconnect()
+        old.disconnect(closes_after=PATIENT_S)
         await slack.until(lambda: bot.ups == 2)
         for _ in range(50):  # a hasty end of the old link would come now
             await anyio.sleep(0)
@@ -513,7 +513,7 @@ async def test_a_second_copy_of_the_bot_is_noticed(slack, caplog):
 
 async def test_our_own_second_link_of_a_refresh_is_no_other_copy(slack, caplog):
     async with serving(slack) as bot:
-        bot.link.disconnect()
+        bot.link.disconnect(closes_after=PATIENT_S)
         await slack.until(lambda: bot.ups == 2)
     assert "another copy" not in caplog.text
 
