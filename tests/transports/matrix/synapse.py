@@ -1,0 +1,126 @@
+"""A real homeserver for the tests: Synapse over SQLite, on loopback, in a process that can be killed.
+
+It lives in an environment of its own, which `make synapse` makes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+from pathlib import Path
+from subprocess import STDOUT
+from typing import Self
+
+import anyio
+import pytest
+
+from tests.patience import WITHIN_S
+from tests.transports.web.process import ROOT, free_port
+
+PYTHON = Path(os.environ.get("TEST_SYNAPSE", ROOT / ".venv-synapse/bin/python"))
+HOMESERVER = PYTHON.with_name("synapse_homeserver")
+"""Its command, which is there when all that it needs is."""
+
+needs_synapse = pytest.mark.skipif(
+    not HOMESERVER.exists(),
+    reason="no Synapse: `make synapse` installs it, and TEST_SYNAPSE can name another Python that has it",
+)
+
+NAME = "home.test"
+"""The name of the homeserver, which is the second half of a person's."""
+
+PLENTY = {"per_second": 10_000, "burst_count": 10_000}
+UNLIMITED = {
+    "rc_message": PLENTY,
+    "rc_registration": PLENTY,
+    "rc_login": {"address": PLENTY, "account": PLENTY, "failed_attempts": PLENTY},
+    "rc_joins": {"local": PLENTY},
+    "rc_joins_per_room": PLENTY,
+    "rc_invites": {"per_room": PLENTY, "per_user": PLENTY, "per_issuer": PLENTY},
+    "rc_room_creation": PLENTY,
+    "rc_media_create": PLENTY,
+}
+
+
+class Synapse:
+    """A homeserver that lets anybody register. *limits* replace the ones that let everything through."""
+
+    def __init__(self, folder: Path, **limits: object) -> None:
+        self._folder, self._port = folder, free_port()
+        self._process: anyio.abc.Process | None = None
+        log = {"file": {"class": "logging.FileHandler", "filename": str(folder / "synapse.log")}}
+        settings = {
+            "server_name": NAME,
+            "listeners": [
+                {
+                    "type": "http",
+                    "port": self._port,
+                    "bind_addresses": ["127.0.0.1"],
+                    "resources": [{"names": ["client"]}],
+                }
+            ],
+            "federation_domain_whitelist": [],
+            "trusted_key_servers": [],
+            "database": {"name": "sqlite3", "args": {"database": str(folder / "synapse.db")}},
+            "media_store_path": str(folder / "media"),
+            "log_config": str(folder / "log.json"),
+            "report_stats": False,
+            "signing_key": f"ed25519 a_test {base64.b64encode(bytes(32)).decode().rstrip('=')}",
+            "macaroon_secret_key": "test",
+            "bcrypt_rounds": 4,
+            "enable_registration": True,
+            "enable_registration_without_verification": True,
+            **UNLIMITED,
+            **limits,
+        }
+        (folder / "homeserver.json").write_text(json.dumps(settings))
+        (folder / "log.json").write_text(
+            json.dumps({"version": 1, "handlers": log, "root": {"level": "WARNING", "handlers": ["file"]}})
+        )
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.kill()
+
+    async def start(self) -> None:
+        """Start over the same data, and return when clients are served.
+
+        Raises RuntimeError with its last words if it ends instead.
+        """
+        address = f"threadfast-synapse-{os.getpid()}-{self._port}"
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready,
+            (self._folder / "out").open("ab") as out,
+        ):
+            ready.setblocking(False)
+            ready.bind(f"\0{address}")
+            command = [str(HOMESERVER), "-c", str(self._folder / "homeserver.json")]
+            env = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": f"@{address}"}
+            self._process = process = await anyio.open_process(
+                command, cwd=self._folder, env=env, stdin=None, stdout=out, stderr=STDOUT
+            )
+            with anyio.fail_after(WITHIN_S):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._fail_when_it_ends, process)
+                    await anyio.wait_readable(ready)  # it tells nothing before it serves
+                    tasks.cancel_scope.cancel()
+
+    async def _fail_when_it_ends(self, process: anyio.abc.Process) -> None:
+        await process.wait()
+        raise RuntimeError((self._folder / "out").read_text()[-2000:])
+
+    async def kill(self) -> None:
+        """Kill it as the kernel would. What it had acknowledged is there after `start`."""
+        if self._process and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
