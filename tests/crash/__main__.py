@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 
 from tests.crash.discord.stage import DISCORD
+from tests.crash.matrix.stage import MATRIX
 from tests.crash.run import FORGETS_S, ROOT, SCALE, Rounds, crash_run
 from tests.crash.slack.stage import SLACK
 from tests.crash.web.stage import WEB
@@ -22,7 +23,7 @@ from tests.crash.workers import workers_run
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
-    parser.add_argument("--over", choices=("web", "slack", "discord"), help="web, and slack over postgres")
+    parser.add_argument("--over", choices=("web", "slack", "discord", "matrix"), help="web, and slack over postgres")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--seconds-per-round", type=float, default=0.5, help="mean life after READY")
@@ -81,7 +82,7 @@ def main() -> None:
         forgets=0 if args.within else args.forgets,
     )
     over = args.over or ("slack" if args.store == "postgres" else "web")
-    stage = {"slack": SLACK, "discord": DISCORD, "web": WEB}[over]
+    stage = {"slack": SLACK, "discord": DISCORD, "web": WEB, "matrix": MATRIX}[over]
     if args.broken:
         stage = replace(stage, options=("--broken", args.broken))
     say = partial(print, flush=True)

@@ -8,9 +8,11 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
+import aiohttp
 import anyio
 import nio
 from nio.crypto import decrypt_attachment
@@ -52,8 +54,8 @@ class Shown:
 class Person:
     """A person with one device, who sees all that comes into their rooms while the block of `person` runs."""
 
-    def __init__(self, client: nio.AsyncClient, name: str) -> None:
-        self.client, self.name = client, name
+    def __init__(self, client: nio.AsyncClient) -> None:
+        self.client = client
         self.typing: dict[str, list[str]] = {}
         self.invitations: set[str] = set()
         self.receipts: dict[tuple[str, str], str] = {}
@@ -68,10 +70,6 @@ class Person:
     @property
     def token(self) -> str:
         return self.client.access_token
-
-    @property
-    def device(self) -> str:
-        return str(self.client.device_id)
 
     # rooms
 
@@ -117,26 +115,15 @@ class Person:
         *,
         thread: str = "",
         to: str = "",
-        pill: bool = True,
-        mention: bool = True,
         reply: str = "",
+        modern: bool = True,
         **more: Any,
     ) -> str:
-        """Say something and return its id, in a *thread* if there is one, and as a *reply* to another message.
+        """Say something *to* somebody or to nobody, and return its id.
 
-        A message *to* somebody names them as clients do: by a *pill*, and as a *mention* since 2023.
+        It is in a *thread* or in the room itself, and may *reply* to another message. See `words`.
         """
-        content: Content = {
-            "msgtype": "m.text",
-            "body": f"{to}: {text}" if to else text,
-            "m.mentions": {},
-            **more,
-        }
-        if to and pill:
-            link = f'<a href="https://matrix.to/#/{to}">{to}</a>: {text}'
-            content |= {"format": "org.matrix.custom.html", "formatted_body": link}
-        if to and mention:
-            content["m.mentions"] = {"user_ids": [to]}
+        content = {**words(text, to, modern=modern), **more}
         if thread:
             back = {"is_falling_back": not reply, "m.in_reply_to": {"event_id": reply or thread}}
             content["m.relates_to"] = {"rel_type": "m.thread", "event_id": thread, **back}
@@ -145,15 +132,17 @@ class Person:
         return await self.send(room, content)
 
     async def send(self, room: str, content: Content, kind: str = "m.room.message") -> str:
-        sent = await self.client.room_send(room, kind, content, ignore_unverified_devices=True)
-        return str(_good(sent).event_id)
+        txn = uuid.uuid4().hex
+        while True:
+            with suppress(aiohttp.ClientPayloadError):  # see `follow`
+                sent = await self.client.room_send(room, kind, content, txn, ignore_unverified_devices=True)
+                return str(_good(sent).event_id)
 
-    async def edit(self, room: str, message: str, text: str) -> str:
-        new = {"msgtype": "m.text", "body": text}
+    async def edit(self, room: str, message: str, text: str, *, to: str = "") -> str:
+        new = words(text, to)
         relation = {"rel_type": "m.replace", "event_id": message}
-        return await self.send(
-            room, {"msgtype": "m.text", "body": f"* {text}", "m.new_content": new, "m.relates_to": relation}
-        )
+        old = {"msgtype": "m.text", "body": f"* {new['body']}", "m.mentions": {}}
+        return await self.send(room, {**old, "m.new_content": new, "m.relates_to": relation})
 
     async def redact(self, room: str, event: str) -> None:
         _good(await self.client.room_redact(room, event))
@@ -250,7 +239,21 @@ class Person:
 
     async def follow(self) -> None:
         self.client.add_response_callback(self._take, nio.SyncResponse)
-        await self.client.sync_forever(timeout=30_000, full_state=True)
+        while True:
+            with suppress(aiohttp.ClientPayloadError):  # the homeserver died amid an answer, where nio gives up
+                await self.client.sync_forever(timeout=30_000, full_state=True)
+
+
+def words(text: str, to: str = "", *, modern: bool = True) -> Content:
+    """Return the content of a message; clients before 2023, which are not *modern*, name people by a link alone."""
+    content: Content = {"msgtype": "m.text", "body": text}
+    if to:
+        name = to[1:].partition(":")[0]
+        link = f'<a href="https://matrix.to/#/{to}">{name}</a>: {escape(text)}'
+        content |= {"body": f"{name}: {text}", "format": "org.matrix.custom.html", "formatted_body": link}
+    if modern:
+        content["m.mentions"] = {"user_ids": [to]} if to else {}
+    return content
 
 
 def show(events: list[Content]) -> list[Shown]:
@@ -278,6 +281,16 @@ def show(events: list[Content]) -> list[Shown]:
     return list(shown.values())
 
 
+async def account(synapse: Synapse, name: str = "bot", *, of: str = "") -> nio.RegisterResponse | nio.LoginResponse:
+    """Make an account, or with *of* another device for that one; nothing has used its token yet."""
+    client = nio.AsyncClient(synapse.url, of)
+    try:
+        made = client.login(PASSWORD) if of else client.register(f"{name}-{uuid.uuid4().hex[:8]}", PASSWORD)
+        return _good(await made)
+    finally:
+        await client.close()
+
+
 @asynccontextmanager
 async def person(
     name: str = "ann", *, synapse: Synapse, folder: Path, device_of: Person | None = None
@@ -286,26 +299,20 @@ async def person(
 
     *folder* keeps the keys of the device.
     """
-    store = folder / uuid.uuid4().hex
+    made = await account(synapse, name, of=device_of.id if device_of else "")
+    store = folder / made.device_id
     store.mkdir()
-    localpart = (
-        device_of.client.user.partition(":")[0].removeprefix("@")
-        if device_of
-        else f"{name}-{uuid.uuid4().hex[:8]}"
-    )
-    client = nio.AsyncClient(synapse.url, f"@{localpart}:{NAME}", store_path=str(store), config=CONFIG)
+    client = nio.AsyncClient(synapse.url, made.user_id, made.device_id, store_path=str(store), config=CONFIG)
     try:
-        if device_of:
-            _good(await client.login(PASSWORD))
-        else:
-            _good(await client.register(localpart, PASSWORD))
-        someone = Person(client, name)
+        client.restore_login(made.user_id, made.device_id, made.access_token)
+        someone = Person(client)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(someone.follow)
             yield someone
             tasks.cancel_scope.cancel()
     finally:
-        await client.close()
+        with anyio.CancelScope(shield=True):
+            await client.close()
 
 
 def _good(answer: T) -> Any:

@@ -48,7 +48,7 @@ class Synapse:
     """A homeserver that lets anybody register. *limits* replace the ones that let everything through."""
 
     def __init__(self, folder: Path, **limits: object) -> None:
-        self._folder, self._port = folder, free_port()
+        self._folder, self.port = folder, free_port()
         self._process: anyio.abc.Process | None = None
         log = {"file": {"class": "logging.FileHandler", "filename": str(folder / "synapse.log")}}
         settings = {
@@ -56,7 +56,7 @@ class Synapse:
             "listeners": [
                 {
                     "type": "http",
-                    "port": self._port,
+                    "port": self.port,
                     "bind_addresses": ["127.0.0.1"],
                     "resources": [{"names": ["client"]}],
                 }
@@ -82,7 +82,7 @@ class Synapse:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -97,7 +97,7 @@ class Synapse:
 
         Raises RuntimeError with its last words if it ends instead.
         """
-        address = f"threadfast-synapse-{os.getpid()}-{self._port}"
+        address = f"threadfast-synapse-{os.getpid()}-{self.port}"
         with (
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready,
             (self._folder / "out").open("ab") as out,
