@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-EXTENSIONS = "bot/extensions", "transports/discord", "transports/slack", "transports/web"
+EXTENSIONS = "bot/extensions", *(f"transports/{name}" for name in ("discord", "matrix", "slack", "web"))
 QUIET = frozenset(
     (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 )
@@ -34,8 +34,8 @@ class Part:
 
 PARTS = {
     "core": Part(("bot", "threads", "transports"), 22_000, 22_000, EXTENSIONS),
-    "product": Part(("bot", "threads", "transports"), 51_400, 40_000),
     "tests": Part(("tests",), 77_360, 58_000),
+    "product": Part(("bot", "threads", "transports"), 52_200, 40_000),
 }
 
 

@@ -64,6 +64,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "skills": BuiltIn("bot.extensions.skills.extension", tools=("skills",)),
     "slack": BuiltIn("transports.slack.extension", keys=("transports.slack",), commands=("manifest",)),
     "discord": BuiltIn("transports.discord.extension", keys=("transports.discord",)),
+    "matrix": BuiltIn("transports.matrix.extension", keys=("transports.matrix",)),
     "web": BuiltIn("transports.web.extension", keys=("transports.web",), commands=("web",)),
     "status": BuiltIn("bot.extensions.status.extension", commands=("status", "events")),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),

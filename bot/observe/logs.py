@@ -51,7 +51,7 @@ PRIORITIES = defaultdict(lambda: 6, {"DEBUG": 7, "WARNING": 4, "ERROR": 3, "CRIT
 """systemd's number of a level, see sd-daemon(3)."""
 
 
-TALKATIVE = ("aiohttp", "anthropic", "discord", "openai", "slack_sdk", "urllib3")
+TALKATIVE = ("aiohttp", "anthropic", "discord", "nio", "openai", "slack_sdk", "urllib3")
 """Loggers that write payloads, such as messages and tickets, at the level debug."""
 
 

@@ -47,8 +47,9 @@ from transports.discord.post.nonces import nonce_of, since_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import DraftMessage, disarm
 from transports.discord.post.thread_opening import Destinations
+from transports.shared.backfill.client import MarkedClient
 from transports.shared.buttons import Presses
-from transports.shared.client import Client, Connection
+from transports.shared.client import Connection
 from transports.shared.link.proxy import own_origin
 from transports.shared.live.background_calls import TIDY_AFTER_S, retry_cleanup
 
@@ -139,7 +140,7 @@ class _Connection(Connection[Rest]):
         )
 
 
-class Discord(Client[Options, Rest, _Connection]):
+class Discord(MarkedClient[Options, Rest, _Connection]):
     """One bot."""
 
     kind, scale = "discord", SNOWFLAKES

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,19 +27,13 @@ from threads.model import (
     Outgoing,
     QuestionClosed,
     Sink,
-    Taken,
     ThreadId,
     TurnEvent,
     TurnSettled,
     message_key,
 )
 from threads.store.disk import Disk, Offload
-from threads.store.mark_file import MarkStore
 from transports.base.transport import Capabilities, LinkState
-from transports.shared.backfill.catch_up import Recent
-from transports.shared.backfill.heard_lines import HeardLines
-from transports.shared.backfill.marks import Marks
-from transports.shared.backfill.message_time import Scale
 from transports.shared.buttons import OpenQuestions, Presses
 from transports.shared.delivery.closed_places import TOLD, ClosedPlaces
 from transports.shared.link.supervisor import Reachability, Supervisor
@@ -134,14 +128,6 @@ C = TypeVar("C", bound=Connection[Any])
 CountUnread = Callable[[str], None]
 """Counts a part of a message that people see and the bot cannot read, by its kind."""
 
-Hold = Callable[[str, Callable[[], Awaitable[None]], Callable[[], None]], Awaitable[None]]
-"""Does work of which only one process may do it at a time; see `threads.ports.Store.hold`."""
-
-
-async def hold_alone(_: str, work: Callable[[], Awaitable[None]], __: Callable[[], None]) -> None:
-    """Do the work: there is no other process."""
-    await work()
-
 
 class Client(ABC, Generic[S, A, C]):
     """One bot on a platform. What it has to remember over a restart is in the folder *data*.
@@ -150,7 +136,6 @@ class Client(ABC, Generic[S, A, C]):
     """
 
     kind: str
-    scale: Scale
     capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True, closes=True)
 
     def __init__(
@@ -161,15 +146,10 @@ class Client(ABC, Generic[S, A, C]):
         disk: Disk,
         offload: Offload,
         now: Callable[[], datetime],
-        recent: Recent,
-        marks: MarkStore,
-        hold: Hold = hold_alone,
         name: str = "",
     ) -> None:
-        self._hold, self.name = hold, name or self.kind
-        self._options, self._now, self._recent = options, now, recent
+        self.name, self._options, self._now = name or self.kind, options, now
         self._data, self._disk, self._offload = data, disk, offload
-        self._marks, self._heard = Marks(marks, offload, now, self.scale), HeardLines(self.scale)
         self._supervisor = Supervisor(self.name)
         self._connection: C | None = None
         self._connected, self._closed = anyio.Event(), ClosedPlaces()
@@ -195,9 +175,7 @@ class Client(ABC, Generic[S, A, C]):
 
     async def serve(self, sink: Sink) -> None:
         """Receive until cancelled. Raises `TransportFatal` when only a person can fix what is wrong."""
-        await self._offload(self._marks.open)
         async with self._open_api() as api, anyio.create_task_group() as tasks:
-            tasks.start_soon(self._marks.keep, lambda: self.state == "connected")
             tasks.start_soon(api.until_refused)
             await self._supervisor.run(partial(self._link, api, sink, tasks))
 
@@ -269,8 +247,6 @@ class Client(ABC, Generic[S, A, C]):
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Show the event; before the platform has said who we are, later."""
-        if isinstance(event, Taken) or (isinstance(event, TurnSettled) and event.outcome == "answered"):
-            self._heard.take(thread, message_id)
         if (connection := self._connection) is None:
             self._early.append((thread, message_id, event))
             return
@@ -287,25 +263,13 @@ class Client(ABC, Generic[S, A, C]):
         if press := connection.presses.pop_over(message_id, event):
             soon(partial(retry_cleanup, partial(connection.retire, press), thread))
 
+    @abstractmethod
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
-        """See `Transport.earlier`. The platform is asked only if there may be any such lines."""
-        heard_all = after and self._hears_all and self._marks.heard_all_since(after)
-        if heard_all and self._heard.has_all_after(thread, after):
-            return Earlier()
-        return await self._read_earlier(thread, before, after)
+        """See `Transport.earlier`."""
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         connection = await self._connect()
         await connection.posting.attach(thread, key, file, name)
-
-    @property
-    def _hears_all(self) -> bool:
-        """Whether everything that is said comes in here, and now."""
-        return self.state == "connected"
-
-    @abstractmethod
-    async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:
-        """Ask the platform for lines; see `Transport.earlier`."""
 
     @abstractmethod
     def _open_api(self) -> AbstractAsyncContextManager[A]:
@@ -334,9 +298,4 @@ class Client(ABC, Generic[S, A, C]):
             self._connected.set()
             while self._early:
                 self.show(*self._early.popleft())
-
-        def up() -> None:
-            self._heard.clear()
-            connected()
-
-        await self._run_link(self._connection, up)
+        await self._run_link(self._connection, connected)

@@ -24,7 +24,8 @@ from threads.model import (
     TurnStarted,
     message_key,
 )
-from transports.shared.client import Client, Connection
+from transports.shared.backfill.client import MarkedClient
+from transports.shared.client import Connection
 from transports.shared.delivery.closed_places import DOTS
 from transports.shared.link.proxy import own_origin
 from transports.shared.live.background_calls import TIDY_AFTER_S, retry_cleanup
@@ -184,7 +185,7 @@ class _Connection(Connection[WebApi]):
             leftovers.sweeping = False
 
 
-class Slack(Client[Options, WebApi, _Connection]):
+class Slack(MarkedClient[Options, WebApi, _Connection]):
     """One app in one workspace."""
 
     kind, scale = "slack", STAMPS
