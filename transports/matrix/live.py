@@ -134,7 +134,7 @@ class LiveDraft:
         last = len(self._events)
         text = f"{self._pages()[:last][-1]}\n\n*{ending}*" if last else ""
         if text:
-            await self._posting.show(self._thread, self._message_id, Mark(self._key, last), text)
+            await self._posting.show(self._thread, self._message_id, Mark(self._key, last, of=last), text)
 
     async def _end(self) -> None:
         self._ended = True

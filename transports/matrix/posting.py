@@ -53,10 +53,14 @@ THUMBS: Mapping[str, Verdict] = {"👍": "up", "👎": "down"}
 
 @dataclass(slots=True)
 class _Parts:
-    """The messages of one post by the number of the part; ``final`` has those that show it."""
+    """The messages of one post by the number of the part; ``final`` has those that show it.
+
+    ``unsure``: a part was sent, and no answer came. If it was sent as a draft, the message has that text.
+    """
 
     events: dict[int, str] = field(default_factory=dict)
     final: set[int] = field(default_factory=set)
+    unsure: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,9 @@ class Posting:
         with progress(parts.final):
             for part, text in enumerate(texts, 1):
                 if part not in parts.final:
-                    mark = Mark(outgoing.key, part, choices=signs if part == len(texts) else {})
+                    mark = Mark(
+                        outgoing.key, part, of=len(texts), choices=signs if part == len(texts) else {}
+                    )
                     notice = outgoing.kind == "notice" and not outgoing.choices
                     await self.show(outgoing.thread, outgoing.reply_to, mark, text, notice=notice)
                     parts.final.add(part)
@@ -112,14 +118,16 @@ class Posting:
         room, parts = room_of(thread), self._parts_of(mark.key)
         related = render.in_thread(root_of(thread), decoded(reply_to) if reply_to.startswith("$") else "")
         content = render.content(text, mark, related, notice=notice)
-        if event := parts.events.get(mark.part):
-            txn = transaction(
-                mark.key, "edit", mark.part, "final" if mark.final else f"{id(self)} {next(self._edits)}"
-            )
-            await self._api.send(room, "m.room.message", render.edit(event, content), txn)
-            return event
-        event = await self._api.send(room, "m.room.message", content, transaction(mark.key, mark.part))
-        parts.events[mark.part] = event
+        if (event := parts.events.get(mark.part)) is None:
+            was_draft = parts.unsure.get(mark.part, False)
+            parts.unsure[mark.part] = was_draft or not mark.final
+            event = await self._api.send(room, "m.room.message", content, transaction(mark.key, mark.part))
+            parts.events[mark.part] = event
+            if not was_draft:
+                return event
+        number = "final" if mark.final else f"{id(self)} {next(self._edits)}"
+        txn = transaction(mark.key, "edit", mark.part, number)
+        await self._api.send(room, "m.room.message", render.edit(event, content), txn)
         return event
 
     async def find(
@@ -129,15 +137,17 @@ class Posting:
 
         What is unfinished is remembered, and edited into the post.
         """
-        parts = self._parts_of(key)
+        parts, of = self._parts_of(key), None
         for event in await self._look(thread, key):
             mark, id_ = mark_of(event), event.get("event_id")
             if isinstance(part := mark.get("part"), int) and isinstance(id_, str):
                 parts.events[part] = id_
                 if mark.get("final"):
                     parts.final.add(part)
-        whole = parts.final and parts.final == {*parts.events}
-        return encoded(parts.events[1]) if whole and 1 in parts.events else None
+                    of = mark.get("of")
+        return (
+            encoded(parts.events[1]) if of and parts.final == {*range(1, of + 1)} == {*parts.events} else None
+        )
 
     async def sweep(self, thread: ThreadId, key: str) -> None:
         """Delete what a killed process left unfinished of a post that will not come. Raises `PostFailed`."""

@@ -72,18 +72,20 @@ def root_of(thread: ThreadId) -> str:
 class Mark:
     """What a message of the bot is: a part of the post with this key, the first one is 1; ``final`` if it stays.
 
-    ``choices`` are commands by the reaction that stands for each.
+    ``of`` says how many parts there are, so that a whole post is known as one. ``choices`` are commands by the reaction that stands for each.
     """
 
     key: str
     part: int = 1
     final: bool = True
+    of: int = 1
     choices: Mapping[str, str] = field(default_factory=dict)
 
     def content(self) -> dict[str, Any]:
         return {
             "key": key_digest(self.key),
             "part": self.part,
+            "of": self.of,
             "final": self.final,
             "choices": {**self.choices},
         }
