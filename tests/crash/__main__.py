@@ -23,7 +23,9 @@ from tests.crash.workers import workers_run
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
-    parser.add_argument("--over", choices=("web", "slack", "discord", "matrix"), help="web, and slack over postgres")
+    parser.add_argument(
+        "--over", choices=("web", "slack", "discord", "matrix"), help="web, and slack over postgres"
+    )
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--seconds-per-round", type=float, default=0.5, help="mean life after READY")

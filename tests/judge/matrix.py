@@ -76,7 +76,9 @@ class MatrixJudge(VisibleJudge):
                 self.fault("twice", f"{one['ts']} says that it may be a repeat")
         for key in self.settled:
             if self.sent.get(key, {}).get("beside"):
-                self.fault("invented", f"{key} was not said to the bot, and is {self.settled[key]['outcome']}")
+                self.fault(
+                    "invented", f"{key} was not said to the bot, and is {self.settled[key]['outcome']}"
+                )
 
     def check_undelivered(self, key: str, posts: list[Fields]) -> None:
         if not self.troubles[key_of(key, "").split(":")[2]] and not self.sent[key]["deleted"]:

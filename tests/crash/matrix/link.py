@@ -13,8 +13,14 @@ from anyio.abc import SocketAttribute, SocketStream, TaskStatus
 from tests.crash.chance import Chance, Step
 from tests.fakes.faults import Gate
 
-REQUEST = re.compile(rb"(?:PUT|POST|GET) \S+/(send|redact|typing|receipt|upload|messages|relations|join|sync)\b")
-STEPS = tuple(f"{kind}{when}" for kind in ("send", "redact", "messages", "relations", "join", "sync") for when in ("", " done"))
+REQUEST = re.compile(
+    rb"(?:PUT|POST|GET) \S+/(send|redact|typing|receipt|upload|messages|relations|join|sync)\b"
+)
+STEPS = tuple(
+    f"{kind}{when}"
+    for kind in ("send", "redact", "messages", "relations", "join", "sync")
+    for when in ("", " done")
+)
 LATE_S = 5.0
 """How long the homeserver may take for a request whose bot has died."""
 

@@ -172,7 +172,7 @@ class Place(ChatPlatform):
             self._book.write("sent", **line)
         for n, line in enumerate(self._visible()):
             self._book.write("visible", n=n, **line)
-        about = {"eyes": 0, "pings": [], "unfurls": [], "acked": {}, "presses": self._presses, "commands": 0}
+        about = {"eyes": 0, "pings": [], "unfurls": [], "acked": {}, "presses": 0, "commands": 0}
         self._book.write("left", **about, deaths=self._deaths)
 
     # people
@@ -226,7 +226,9 @@ class Place(ChatPlatform):
             id = await who.say(room, text, **how)
         if not (root or direct):
             self._numbers[id] = token[1:5]
-        said = Said(token, room, root or ("" if direct else id), [text], id, direct or named or joined, bool(command))
+        said = Said(
+            token, room, root or ("" if direct else id), [text], id, direct or named or joined, bool(command)
+        )
         self._spoken.append(said)
         return said
 
@@ -237,14 +239,22 @@ class Place(ChatPlatform):
         id = await who.say(room, text, to=other.id)
         self._spoken.append(Said(token, room, id, [text], id, must=False, beside=True))
 
-    async def _press(self, who: Person, room: str, root: str) -> str | None:
+    async def _press(self, who: Person, room: str, root: str) -> None:
         """Choose the newest choice that is there."""
         for message in reversed(self._shown(room, root)):
             signs = message.content.get(MARK, {}).get("choices", ()) if message.sender == self._bot else ()
             for sign in [one for one in signs if who.id not in message.reactions.get(one, ())][:1]:
-                self._presses += 1
-                return await who.react(room, message.id, sign)
-        return None
+                said = Said(
+                    "",
+                    room,
+                    root,
+                    [signs[sign]],
+                    await who.react(room, message.id, sign),
+                    must=False,
+                    command=True,
+                )
+                self._spoken.append(said)
+                return
 
     def _token(self, place: str) -> str:
         """Return the next word of a thread or direct room, whose digits tell it from those of others."""

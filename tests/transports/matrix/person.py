@@ -240,7 +240,9 @@ class Person:
     async def follow(self) -> None:
         self.client.add_response_callback(self._take, nio.SyncResponse)
         while True:
-            with suppress(aiohttp.ClientPayloadError):  # the homeserver died amid an answer, where nio gives up
+            with suppress(
+                aiohttp.ClientPayloadError
+            ):  # the homeserver died amid an answer, where nio gives up
                 await self.client.sync_forever(timeout=30_000, full_state=True)
 
 
@@ -281,7 +283,9 @@ def show(events: list[Content]) -> list[Shown]:
     return list(shown.values())
 
 
-async def account(synapse: Synapse, name: str = "bot", *, of: str = "") -> nio.RegisterResponse | nio.LoginResponse:
+async def account(
+    synapse: Synapse, name: str = "bot", *, of: str = ""
+) -> nio.RegisterResponse | nio.LoginResponse:
     """Make an account, or with *of* another device for that one; nothing has used its token yet."""
     client = nio.AsyncClient(synapse.url, of)
     try:

@@ -50,7 +50,6 @@ class Synapse:
     def __init__(self, folder: Path, **limits: object) -> None:
         self._folder, self.port = folder, free_port()
         self._process: anyio.abc.Process | None = None
-        log = {"file": {"class": "logging.FileHandler", "filename": str(folder / "synapse.log")}}
         settings = {
             "server_name": NAME,
             "listeners": [
@@ -76,9 +75,10 @@ class Synapse:
             **limits,
         }
         (folder / "homeserver.json").write_text(json.dumps(settings))
-        (folder / "log.json").write_text(
-            json.dumps({"version": 1, "handlers": log, "root": {"level": "WARNING", "handlers": ["file"]}})
-        )
+        file = {"class": "logging.FileHandler", "filename": str(folder / "synapse.log")}
+        root = {"level": "WARNING", "handlers": ["file"]}
+        log = {"version": 1, "disable_existing_loggers": False, "handlers": {"file": file}, "root": root}
+        (folder / "log.json").write_text(json.dumps(log))
 
     @property
     def url(self) -> str:
