@@ -28,10 +28,9 @@ async def check_matrix(homeserver: str, token: str, post_in: str = "") -> AsyncG
             yield Finding(name, "ok", f"{api.me.id}, device {device}", names=(api.me.id,))
             name = "matrix.rooms"
             rooms = (await api.call("GET", f"{CLIENT}/joined_rooms")).get("joined_rooms") or []
-            state, fix = (
-                ("ok", "") if rooms else ("warn", f"Invite {api.me.id} to a room, or write to it directly.")
-            )
-            yield Finding(name, state, f"in {len(rooms)} rooms", "" if rooms else ALONE, fix, (api.me.id,))
+            fix = f"Invite {api.me.id} to a room, or write to it directly."
+            alone = Finding(name, "warn", "in no room", ALONE, fix, (api.me.id,))
+            yield Finding(name, "ok", f"in {len(rooms)} rooms") if rooms else alone
             if post_in.startswith("!"):
                 name = "matrix.post"
                 path = in_room(post_in, "send", "m.room.message", uuid4().hex)

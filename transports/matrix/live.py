@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -150,32 +149,30 @@ class LiveDraft:
         return EVERY_S
 
 
-@dataclass(slots=True)
-class _Live(LiveMessage):
-    draft: LiveDraft | None = None
-    types: bool = False
-
-
-class Presence(shared.Presence[_Live, LiveDraft]):
+class Presence(shared.Presence[LiveMessage, LiveDraft]):
     def __init__(self, api: Api, posting: Posting, settings: MatrixSettings) -> None:
-        super().__init__(_Live, MOST_JOBS)
+        super().__init__(LiveMessage, MOST_JOBS)
         self._api, self._posting, self._settings = api, posting, settings
-        self._typing: dict[str, anyio.Event] = {}
+        self._typing: dict[tuple[ThreadId, str], anyio.Event] = {}
 
     def posted(self, thread: ThreadId, message_id: str) -> None:
         if live := self._messages.get((thread, message_id)):
             live.posted = True
-            self._type(live, types=False)
+            self._stop_typing(thread, message_id)
 
-    def _note(self, live: _Live, message_id: str, event: TurnEvent) -> None:
+    def _note(self, live: LiveMessage, message_id: str, event: TurnEvent) -> None:
+        key = live.thread, message_id
         match event:
             case Taken(again=False) if self._settings.typing and message_id.startswith("$"):
                 path = in_room(room_of(live.thread), "receipt", "m.read", decoded(message_id))
                 self.soon(partial(self._sign, "POST", path, {}))
-            case TurnStarted() | Resumed():
-                self._type(live, types=not live.posted)
+            case TurnStarted() | Resumed() if self._settings.typing and not (
+                live.posted or key in self._typing
+            ):
+                over = self._typing[key] = anyio.Event()
+                self.soon(partial(self._keep_typing, room_of(live.thread), over))
             case Waiting(seconds=math.inf):
-                self._type(live, types=False)
+                self._stop_typing(live.thread, message_id)
         begins = isinstance(event, TextDelta | ToolStarted | Waiting | StagesChanged) and live.thread.root
         if live.draft is None and begins and self._settings.streaming != "off":
             shows_text = self._settings.streaming == "edits"
@@ -190,27 +187,21 @@ class Presence(shared.Presence[_Live, LiveDraft]):
             self.soon(partial(self._posting.react, thread, decoded(message_id), sign))
 
     def _forget(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
-        if live := self._messages.pop((thread, message_id), None):
-            self._type(live, types=False)
-            if live.draft:
-                self.soon(partial(live.draft.close, end.outcome))
+        self._stop_typing(thread, message_id)
+        live = self._messages.pop((thread, message_id), None)
+        if live and live.draft:
+            self.soon(partial(live.draft.close, end.outcome))
 
-    def _type(self, live: _Live, *, types: bool) -> None:
-        """Begin or end the sign; a room shows one as long as any of its turns is at work."""
-        live.types, room = types and self._settings.typing, room_of(live.thread)
-        if any(one.types for one in self._messages.values() if room_of(one.thread) == room):
-            if room not in self._typing and self.soon(partial(self._keep_typing, room)):
-                self._typing[room] = anyio.Event()
-        elif over := self._typing.get(room):
+    def _stop_typing(self, thread: ThreadId, message_id: str) -> None:
+        if over := self._typing.pop((thread, message_id), None):
             over.set()
 
-    async def _keep_typing(self, room: str) -> None:
-        over, path = self._typing[room], in_room(room, "typing", self._api.me.id)
+    async def _keep_typing(self, room: str, over: anyio.Event) -> None:
+        path = in_room(room, "typing", self._api.me.id)
         while not over.is_set():
             await self._sign("PUT", path, {"typing": True, "timeout": int(TYPING_S * 1000)})
             with anyio.move_on_after(TYPES_AGAIN_S):
                 await over.wait()
-        del self._typing[room]
         await self._sign("PUT", path, {"typing": False})
 
     async def _sign(self, method: str, path: str, body: Mapping[str, Any]) -> None:
