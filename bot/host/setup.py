@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from bot.config.settings import Settings
+from bot.config.transports import TransportSection
 
 T = TypeVar("T")
 
@@ -64,8 +65,10 @@ class PlatformSetup:
     """How a platform is set up.
 
     ``forms`` are those of its tokens, also of those that are not wanted. ``addresses`` are its settings with an
-    address, and what each is for. ``files`` are written beside the settings, and ``guide`` says where to click: both
-    get the name of the transport. ``hello`` is what a person does to hear from the bot.
+    address, and what each is for; a person is asked for those in ``asks``. ``log_in`` gets the settings of the
+    transport, a name and a password, and returns a token or raises `ConfigInvalid`. ``files`` are written beside the
+    settings, and ``guide`` says where to click: both get the name of the transport. ``hello`` is what a person does
+    to hear from the bot.
     """
 
     title: str
@@ -75,4 +78,6 @@ class PlatformSetup:
     guide: Callable[[Screen, Settings, str], None]
     hello: Callable[[Settings], str]
     addresses: Mapping[str, str] = field(default_factory=dict)
+    asks: Collection[str] = ()
+    log_in: Callable[[TransportSection, str, str], Awaitable[str]] | None = None
     files: Callable[[Settings, str], dict[str, bytes]] = lambda *_: {}

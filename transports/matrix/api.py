@@ -1,7 +1,7 @@
-"""The homeserver's client API, over nio: nio encrypts, keeps the keys and follows the rooms' members.
+"""The homeserver's client API, over nio: nio encrypts, keeps the keys and follows the members of rooms.
 
-nio answers errors as values, and waits by itself when it is told to; here errors are raised, and the outbox is the
-one that waits. https://spec.matrix.org/v1.16/client-server-api/
+nio answers errors as values, and would wait by itself after a rate limit. Here they are raised, and only the outbox
+waits. https://spec.matrix.org/v1.16/client-server-api/
 """
 
 from __future__ import annotations
@@ -11,82 +11,74 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import aiohttp
 import anyio
 import nio
-from nio.exceptions import EncryptionError, LocalProtocolError, MembersSyncError, SendRetryError
-from pydantic import JsonValue
+from nio.exceptions import EncryptionError, LocalProtocolError
 
-from threads.errors import PostFailed, TransportFatal, TransportUnavailable
-from transports.matrix.errors import TOKEN_CODES, MatrixRefused, failure
-from transports.matrix.values import Event, Me, Room, content_of, fields, transaction
+from threads.errors import PostFailed, TransportFatal, TransportRejected, TransportUnavailable
+from transports.matrix.errors import failure
+from transports.matrix.values import Event, Me, Room, content_of, edit_of, transaction
 from transports.shared.link.proxy import proxy_for
 
 log = logging.getLogger(__name__)
 
-CLIENT = "/_matrix/client/v3"
-WITHIN_S = 30.0
-"""How long a request may take; a sync waits for news so long."""
-UPLOAD_WITHIN_S = 300.0
+CLIENT, NEWER = "/_matrix/client/v3", "/_matrix/client/v1"
+WITHIN_S, UPLOAD_WITHIN_S = 30.0, 300.0
+"""How long a request may take, and an upload. A sync waits for news as long as a request."""
 PAGE = 100
-MOST_BYTES = 20_000_000
-"""Of one answer."""
+NOTHING = {"types": list[str]()}
+ROOM = {"ephemeral": NOTHING, "account_data": NOTHING, "timeline": {"limit": 50}}
+FILTER = {"presence": NOTHING, "account_data": NOTHING, "room": ROOM}
+REFUSED = "The homeserver does not accept the access token, or it has no device: run `threadfast init matrix` again."
 
-FILTER: Mapping[str, JsonValue] = {
-    "presence": {"types": []},
-    "account_data": {"types": []},
-    "room": {"ephemeral": {"types": []}, "account_data": {"types": []}, "timeline": {"limit": 50}},
-}
-
-NEW_LOGIN = "Log in again for a new access token, and set it: `threadfast init matrix` says how."
+Fields = Mapping[str, Any]
+Page = tuple[list[Event], str]
 
 
 class Api:
     def __init__(self, client: nio.AsyncClient, transport: str) -> None:
-        self._nio, self._transport = client, transport
+        self._nio, self._transport, self.me = client, transport, Me("", "")
         self._refused, self._knows_rooms = anyio.Event(), anyio.Event()
-        self._me = Me("", "", "")
-
-    @property
-    def trouble(self) -> str:
-        return ""
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._nio.access_token}"}
 
     async def until_refused(self) -> NoReturn:
         await self._refused.wait()
-        raise TransportFatal(f"The homeserver does not accept the access token any more. {NEW_LOGIN}")
+        raise TransportFatal(REFUSED)
 
     async def ping(self) -> None:
         await self.call("GET", "/_matrix/client/versions")
 
-    async def log_in(self, keys: Path) -> Me:
-        """Ask who the bot is, and open its encryption keys. Raises `TransportFatal` for a token without a device."""
+    async def log_in(self) -> str:
+        """Ask who the bot is, and return its device. Raises `TransportFatal` for a token that is not good."""
         try:
             who = await self.call("GET", f"{CLIENT}/account/whoami")
-        except MatrixRefused as refused:
-            raise TransportFatal(
-                f"The homeserver does not accept the access token ({refused}). {NEW_LOGIN}"
-            ) from refused
-        user, device = str(who.get("user_id", "")), str(who.get("device_id", ""))
-        if not (user and device):
-            raise TransportFatal(f"The access token belongs to no device. {NEW_LOGIN}")
-        profile = await self._optional(f"{CLIENT}/profile/{quote(user)}/displayname")
-        self._me = Me(user, device, str(profile.get("displayname") or user[1:].partition(":")[0]))
-        self._open_keys(keys)
-        return self._me
+            profile = await self.call("GET", f"{CLIENT}/profile/{quote(str(who.get('user_id')))}")
+        except TransportRejected as refused:
+            raise TransportFatal(f"{REFUSED} ({refused})") from refused
+        if not who.get("device_id"):
+            raise TransportFatal(REFUSED)
+        user = str(who["user_id"])
+        self.me = Me(user, str(profile.get("displayname") or user[1:].partition(":")[0]))
+        return str(who["device_id"])
+
+    def open_keys(self, folder: Path, device: str) -> None:
+        """Open the keys for encrypted rooms, in a folder that nobody else can read. Blocking."""
+        folder.mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(folder / "keys.db", os.O_CREAT | os.O_RDWR, 0o600))
+        self._nio.store_path = str(folder)
+        self._nio.restore_login(self.me.id, device, self._nio.access_token)
 
     def room(self, id_: str) -> Room:
-        """Return a room as the last sync left it."""
+        """Return a room as the last sync left it. One of two people without a name is direct."""
         known = self._nio.rooms.get(id_)
         direct = known and len({*known.users, *known.invited_users}) == 2 and known.named_room_name() is None
-        return Room(id_, self._transport, self._me.server, bool(direct), bool(known and known.encrypted))
+        server = self.me.id.partition(":")[2]
+        return Room(id_, self._transport, server, bool(direct), bool(known and known.encrypted))
 
     def name_of(self, room: str, person: str) -> str:
         known = self._nio.rooms.get(room)
@@ -94,31 +86,26 @@ class Api:
 
     async def sync(self, since: str, *, full: bool) -> nio.SyncResponse:
         """Wait for news since a token, at most half a minute. *full*: tell all about the rooms, at once."""
-        self._nio.next_batch = ""  # what could not be stored comes again, and nio skips what it saw
-        timeout = 0 if full else int(WITHIN_S * 1000)
-        sync = self._nio.sync(timeout, dict(FILTER), since or None, full)
+        self._nio.next_batch = ""  # what could not be stored comes again, and nio would skip it
+        sync = self._nio.sync(0 if full else int(WITHIN_S * 1000), FILTER, since or None, full)
         answer: nio.SyncResponse = await self._answer("sync", sync, 3 * WITHIN_S)
         self._knows_rooms.set()
         return answer
 
     async def exchange_keys(self) -> None:
-        """Do what the encryption needs after a sync. A failure passes: it is needed again after the next one."""
-        calls = []
-        if self._nio.should_upload_keys:
-            calls.append(self._nio.keys_upload())
-        if self._nio.should_query_keys:
-            calls.append(self._nio.keys_query())
-        if self._nio.should_claim_keys:
-            calls.append(self._nio.keys_claim(self._nio.get_users_for_key_claiming()))
-        if self._nio.outgoing_to_device_messages:
-            calls.append(self._nio.send_to_device_messages())
-        for call in calls:
+        """Do what the encryption needs after a sync. What fails is needed again after the next one."""
+        client = self._nio
+        users = client.get_users_for_key_claiming() if client.should_claim_keys else {}
+        calls = [client.keys_upload] if client.should_upload_keys else []
+        calls += [client.keys_query] if client.should_query_keys else []
+        calls += [partial(client.keys_claim, users)] if users else []
+        for call in (*calls, client.send_to_device_messages):
             try:
-                await self._answer("keys", call)
+                await self._answer("keys", call())
             except PostFailed as error:
                 log.warning("matrix.keys_failed: %s", error)
 
-    async def send(self, room: str, kind: str, content: Mapping[str, Any], txn: str) -> str:
+    async def send(self, room: str, content: Fields, txn: str, kind: str = "m.room.message") -> str:
         """Send an event, encrypted where the room is, and return its id: the same one for the same *txn*."""
         with anyio.move_on_after(WITHIN_S):
             await self._knows_rooms.wait()  # which ones are encrypted
@@ -128,160 +115,100 @@ class Api:
         return str((await self._answer("send", sending)).event_id)
 
     async def redact(self, room: str, event: str) -> None:
-        path = f"{_room(room)}/redact/{quote(event)}/{transaction('redact', room, event)}"
-        await self.call("PUT", path, {})
-
-    async def typing(self, room: str, seconds: float) -> None:
-        """Show for so many seconds that the bot is typing; 0 ends it."""
-        body: dict[str, JsonValue] = {"typing": seconds > 0, "timeout": int(seconds * 1000)}
-        await self.call(
-            "PUT", f"{_room(room)}/typing/{quote(self._me.id)}", body if seconds else {"typing": False}
-        )
-
-    async def read(self, room: str, event: str) -> None:
-        """Show that the bot has read up to an event."""
-        await self.call("POST", f"{_room(room)}/receipt/m.read/{quote(event)}", {})
+        await self.call("PUT", in_room(room, "redact", event, transaction("redact", room, event)), {})
 
     async def event(self, room: str, event: str) -> Event:
-        """Return an event as it is after its last edit, decrypted if that is possible."""
-        return self.readable(room, await self.call("GET", f"{_room(room)}/event/{quote(event)}"))
+        """Return an event as it is after its last edit; one that is not there, or not for the bot, is empty."""
+        try:
+            return self._readable(room, await self.call("GET", in_room(room, "event", event)))
+        except TransportRejected:
+            return {}
 
-    async def events(
-        self, room: str, root: str = "", *, start: str = "", to: str = ""
-    ) -> tuple[list[Event], str]:
-        """Return a page of a room's events, or of those in a thread, newest first, and where the next one starts."""
-        query = {
-            "dir": "b",
-            "limit": str(PAGE),
-            **({"from": start} if start else {}),
-            **({"to": to} if to else {}),
-        }
-        thread = f"/_matrix/client/v1/rooms/{quote(room)}/relations/{quote(root)}/m.thread"
-        page = await self.call("GET", thread if root else f"{_room(room)}/messages", query=query)
-        found = [self.readable(room, event) for event in page.get("chunk") or [] if isinstance(event, dict)]
-        following = page.get("next_batch" if root else "end")
-        return found, following if isinstance(following, str) and found else ""
-
-    def readable(self, room: str, event: Event) -> Event:
-        """Return an event and its last edit, both decrypted if that is possible."""
-        opened = self._decrypted(room, event)
-        edit = fields(fields(fields(event, "unsigned"), "m.relations"), "m.replace")
-        if edit:
-            edited = {"m.relations": {"m.replace": self._decrypted(room, edit)}}
-            opened = {**opened, "unsigned": edited}
-        return opened
-
-    async def join(self, room: str) -> None:
-        await self.call("POST", f"{CLIENT}/join/{quote(room)}", {})
+    async def events(self, room: str, root: str = "", start: str = "", to: str = "") -> Page:
+        """Return events of a room, or of a thread in it, newest first, and where the next page starts."""
+        path = in_room(room, *(("relations", root, "m.thread") if root else ("messages",)))
+        path, bounds = path.replace(CLIENT, NEWER) if root else path, {"from": start, "to": to}
+        query = {"dir": "b", "limit": PAGE} | {name: value for name, value in bounds.items() if value}
+        page = await self.call("GET", f"{path}?{urlencode(query)}")
+        found = [self._readable(room, event) for event in page.get("chunk") or ()]
+        return found, str(page.get("next_batch" if root else "end") or "") if found else ""
 
     async def direct_room(self, person: str) -> str:
         """Return a room with a person alone, a new one if there is none."""
-        for id_, room in self._nio.rooms.items():
-            if person in room.users and self.room(id_).direct:
-                return str(id_)
-        body: dict[str, JsonValue] = {"invite": [person], "is_direct": True, "preset": "trusted_private_chat"}
-        made = str((await self.call("POST", f"{CLIENT}/createRoom", body)).get("room_id"))
-        self._nio.rooms.setdefault(made, nio.MatrixRoom(made, self._me.id))
+        shared = (str(id_) for id_, room in self._nio.rooms.items() if person in room.users)
+        if found := next((id_ for id_ in shared if self.room(id_).direct), ""):
+            return found
+        body = {"invite": [person], "is_direct": True, "preset": "trusted_private_chat"}
+        made = str((await self.call("POST", f"{CLIENT}/createRoom", body))["room_id"])
+        self._nio.rooms.setdefault(made, nio.MatrixRoom(made, self.me.id))
         return made
 
-    async def most_bytes(self) -> int:
-        """Return how many bytes a file may have."""
-        config = await self._optional("/_matrix/client/v1/media/config")
-        size = config.get("m.upload.size")
-        return size if isinstance(size, int) else 10 * 2**20
-
-    async def upload(self, room: str, file: Path, name: str, media_type: str) -> dict[str, Any]:
+    async def upload(self, room: str, file: Path, name: str, media_type: str, size: int) -> dict[str, Any]:
         """Upload a file, encrypted where the room is; return the part of an event's content that names it."""
-        encrypt, size = self.room(room).encrypted, (await anyio.Path(file).stat()).st_size
         with file.open("rb") as content:
-            sending = self._nio.upload(content, media_type, name, encrypt, filesize=size)
+            sending = self._nio.upload(content, media_type, name, self.room(room).encrypted, filesize=size)
             answer, keys = await self._answer("upload", sending, UPLOAD_WITHIN_S)
         return {"file": {**keys, "url": answer.content_uri}} if keys else {"url": answer.content_uri}
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, JsonValue] | None = None,
-        query: Mapping[str, str] | None = None,
-    ) -> dict[str, Any]:
+    async def call(self, method: str, path: str, body: Fields | None = None) -> dict[str, Any]:
         """Make a request and return the object in the answer. Raises `PostFailed`."""
-        what = path.rpartition("/")[2] if method == "GET" else path.split("/")[-2]
-        full = path + (
-            "?" + "&".join(f"{name}={quote(value)}" for name, value in query.items()) if query else ""
-        )
-        data, headers = (
-            None if body is None else json.dumps(body),
-            {**self.headers, "Content-Type": "application/json"},
-        )
+        headers = {"Authorization": f"Bearer {self._nio.access_token}", "Content-Type": "application/json"}
+        what = path.partition("?")[0].rpartition("/" if method == "GET" else "rooms/")[2]
         try:
             with anyio.fail_after(WITHIN_S):
-                response = await self._nio.send(method, full, data, headers)
-                async with response:
-                    text = await response.content.read(MOST_BYTES)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                data = None if body is None else json.dumps(body)
+                async with await self._nio.send(method, path, data, headers) as response:
+                    answer = json.loads(await response.read())
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # a proxy in between answers in HTML
             raise TransportUnavailable(f"{what}: {type(error).__name__}", maybe_posted=True) from None
-        try:
-            answer = json.loads(text)
-        except ValueError:
-            answer = None
-        answer = answer if isinstance(answer, dict) else {}
+        found: dict[str, Any] = answer if isinstance(answer, dict) else {}
         if response.status != 200:
-            self._raise(
-                what,
-                response.status,
-                str(answer.get("errcode", "")),
-                str(answer.get("error", "")),
-                answer.get("retry_after_ms"),
-            )
-        return answer
-
-    async def _optional(self, path: str) -> dict[str, Any]:
-        try:
-            return await self.call("GET", path)
-        except MatrixRefused:
-            return {}
+            self._fail(what, response.status, *map(found.get, ("errcode", "error", "retry_after_ms")))
+        return found
 
     async def _answer(self, what: str, call: Awaitable[Any], within_s: float = 2 * WITHIN_S) -> Any:
-        """Return what a call of nio answers. Raises `PostFailed` for its errors, which are values or of its own."""
+        """Return what a call of nio answers. Raises `PostFailed` for errors, which are values or nio's own."""
         try:
             with anyio.fail_after(within_s):
                 answer = await call
-        except (aiohttp.ClientError, TimeoutError, OSError, MembersSyncError, SendRetryError) as error:
-            raise TransportUnavailable(f"{what}: {type(error).__name__}", maybe_posted=True) from None
         except LocalProtocolError as error:  # a room that it is not in
-            raise MatrixRefused(f"{what}: {error}", "M_FORBIDDEN", 403) from error
-        except EncryptionError as error:
-            raise TransportUnavailable(f"{what}: {type(error).__name__}: {error}") from error
-        first = answer[0] if isinstance(answer, tuple) else answer
-        if isinstance(first, nio.ErrorResponse):
-            status = getattr(first.transport_response, "status", 0)
-            self._raise(what, status, first.status_code or "", first.message, first.retry_after_ms)
+            raise failure(what, 403, "M_FORBIDDEN", str(error)) from error
+        except (aiohttp.ClientError, OSError, EncryptionError) as error:
+            raise TransportUnavailable(f"{what}: {type(error).__name__}", maybe_posted=True) from None
+        refused = answer[0] if isinstance(answer, tuple) else answer
+        if isinstance(refused, nio.ErrorResponse):
+            status = getattr(refused.transport_response, "status", 0)
+            self._fail(what, status, refused.status_code, refused.message, refused.retry_after_ms)
         return answer
 
-    def _raise(self, what: str, status: int, code: str, message: str, retry_ms: object) -> NoReturn:
-        if code in TOKEN_CODES:
+    def _fail(self, what: str, status: int, code: object, message: object, retry_ms: object) -> NoReturn:
+        if status == 401:
             self._refused.set()
-        raise failure(what, status, code, message, retry_ms)
+        raise failure(what, status, str(code or ""), str(message or ""), retry_ms)
+
+    def _readable(self, room: str, event: Event) -> Event:
+        """Return an event and its last edit, both decrypted if that is possible."""
+        edit = edit_of(event)
+        unsigned = {"m.relations": {"m.replace": self._decrypted(room, edit)}} if edit else {}
+        return {**self._decrypted(room, event), "unsigned": unsigned}
 
     def _decrypted(self, room: str, event: Event) -> Event:
-        if event.get("type") != "m.room.encrypted" or not content_of(event) or self._nio.olm is None:
+        if not is_locked(event) or self._nio.olm is None:
             return event
-        encrypted = nio.Event.parse_encrypted_event({**event, "room_id": room})
-        if not isinstance(encrypted, nio.MegolmEvent):
-            return event
-        encrypted.room_id = room
+        locked = nio.Event.parse_encrypted_event({**event, "room_id": room})
         try:
-            return dict(self._nio.decrypt_event(encrypted).source)
-        except EncryptionError:
+            return dict(self._nio.olm.decrypt_megolm_event(locked, room).source)
+        except (EncryptionError, AttributeError):  # no key, or in a form that nio does not know
             return event
 
-    def _open_keys(self, folder: Path) -> None:
-        """Open the keys below a folder that nobody else can read."""
-        folder.mkdir(mode=0o700, exist_ok=True)
-        os.close(os.open(folder / "keys.db", os.O_CREAT | os.O_RDWR, 0o600))
-        self._nio.store_path = str(folder)
-        self._nio.restore_login(self._me.id, self._me.device, self._nio.access_token)
+
+def is_locked(event: Event) -> bool:
+    """Return whether an event is still encrypted. One that was deleted has no content any more."""
+    return event.get("type") == "m.room.encrypted" and bool(content_of(event))
+
+
+def in_room(room: str, *path: str) -> str:
+    return "/".join((f"{CLIENT}/rooms", *(quote(part, safe="") for part in (room, *path))))
 
 
 @asynccontextmanager
@@ -294,7 +221,3 @@ async def open_api(homeserver: str, token: str, transport: str) -> AsyncIterator
     finally:
         with anyio.CancelScope(shield=True):
             await client.close()
-
-
-def _room(id_: str) -> str:
-    return f"{CLIENT}/rooms/{quote(id_)}"

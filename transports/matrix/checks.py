@@ -3,62 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from uuid import uuid4
 
 from threads.errors import PostFailed, TransportFatal
 from transports.matrix import render
-from transports.matrix.api import CLIENT, NEW_LOGIN, open_api
-from transports.matrix.client import Options
-from transports.matrix.errors import MatrixRefused
-from transports.matrix.values import Mark, transaction
+from transports.matrix.api import CLIENT, in_room, open_api
 from transports.shared.checks import REACH, TEST, Finding, failed_call, posted, proxy
 
 CANNOT = "It can neither answer nor read in Matrix."
+ALONE = "Nobody can write to it yet."
 
 
-async def check_matrix(options: Options, *, post_in: str = "") -> AsyncGenerator[Finding, None]:
-    """Yield each finding as it is made. Raises nothing. *post_in*: a room for a test post."""
+async def check_matrix(homeserver: str, token: str, post_in: str = "") -> AsyncGenerator[Finding, None]:
+    """Yield each finding as it is made. Raises nothing. *post_in*: a room for a test post, if it is one of Matrix."""
+    name = "matrix.homeserver"
     try:
-        if finding := proxy("matrix.proxy", options.homeserver):
+        if finding := proxy("matrix.proxy", homeserver):
             yield finding
-        async with open_api(options.homeserver, options.token, "matrix") as api:
-            try:
-                versions = (await api.call("GET", "/_matrix/client/versions")).get("versions")
-            except PostFailed as error:
-                yield failed_call(
-                    "matrix.homeserver", error, CANNOT, f"Correct homeserver in the settings. {REACH}"
-                )
-                return
-            newest = versions[-1] if isinstance(versions, list) and versions else "no version"
-            yield Finding("matrix.homeserver", "ok", f"answers, speaks {newest}")
-            try:
-                who = await api.call("GET", f"{CLIENT}/account/whoami")
-            except MatrixRefused as refused:
-                yield Finding("matrix.token", "fail", str(refused), CANNOT, NEW_LOGIN)
-                return
-            except PostFailed as error:
-                yield failed_call("matrix.token", error, CANNOT)
-                return
-            user, device = str(who.get("user_id")), who.get("device_id")
-            if not device:
-                yield Finding("matrix.token", "fail", "belongs to no device", CANNOT, NEW_LOGIN, (user,))
-                return
-            yield Finding("matrix.token", "ok", f"{user}, device {device}", names=(user,))
+        async with open_api(homeserver, token, "matrix") as api:
+            versions = (await api.call("GET", "/_matrix/client/versions")).get("versions") or ["no version"]
+            yield Finding(name, "ok", f"answers, and speaks {versions[-1]}")
+            name = "matrix.token"
+            device = await api.log_in()
+            yield Finding(name, "ok", f"{api.me.id}, device {device}", names=(api.me.id,))
+            name = "matrix.rooms"
             rooms = (await api.call("GET", f"{CLIENT}/joined_rooms")).get("joined_rooms") or []
-            meaning = "" if rooms else "Nobody can write to it yet."
-            fix = "" if rooms else f"Invite {user} to a room, or write to it directly."
-            yield Finding(
-                "matrix.rooms", "ok" if rooms else "warn", f"in {len(rooms)} rooms", meaning, fix, (user,)
-            )
-            if post_in:
-                content = render.content(TEST, Mark("test", final=False), notice=True)
-                path = f"{CLIENT}/rooms/{post_in}/send/m.room.message/{transaction('test', user, id(api))}"
-                event = str((await api.call("PUT", path, content)).get("event_id"))
-                try:
-                    await api.redact(post_in, event)
-                    yield posted("matrix.post", post_in, None)
-                except PostFailed as error:
-                    yield posted("matrix.post", post_in, error)
+            fix = f"Invite {api.me.id} to a room, or write to it directly."
+            alone = Finding(name, "warn", "in no room", ALONE, fix, (api.me.id,))
+            yield Finding(name, "ok", f"in {len(rooms)} rooms") if rooms else alone
+            if post_in.startswith("!"):
+                name = "matrix.post"
+                path = in_room(post_in, "send", "m.room.message", uuid4().hex)
+                event = await api.call("PUT", path, render.content(TEST, {}))
+                await api.redact(post_in, str(event.get("event_id")))
+                yield posted(name, post_in, None)
     except TransportFatal as fault:
-        yield Finding("matrix", "fail", str(fault), CANNOT)
+        yield Finding(name, "fail", str(fault), CANNOT)
     except PostFailed as error:
-        yield failed_call("matrix", error, CANNOT)
+        yield failed_call(name, error, CANNOT, f"Correct homeserver in the settings. {REACH}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from bot.config.settings import Settings
@@ -16,61 +16,46 @@ from transports.matrix.settings import SETTINGS, MatrixSettings
 if TYPE_CHECKING:
     from bot.host.checks import Context, Findings
     from bot.host.setup import PlatformSetup
-    from transports.matrix.client import Matrix, Options
+    from transports.matrix.client import Matrix
     from transports.matrix.values import Room
 
-
-def _options(settings: Settings, given: MatrixSettings, environ: Mapping[str, str]) -> Options:
-    from bot.config.load import resolve_secret
-    from transports.matrix.client import Options
-
-    return Options(
-        homeserver=given.homeserver,
-        token=resolve_secret(given.token, environ),
-        streaming=given.streaming,
-        reactions=given.reactions,
-        typing=given.typing,
-        feedback=given.feedback,
-        bots=frozenset(given.bots),
-        max_age_s=settings.recovery.max_age_s,
-    )
+NO_NIO = 'Matrix needs more packages: pip install "threadfast[matrix]".'
+ONE_MACHINE = (
+    'Matrix needs the store "files", as the keys of encrypted rooms are on one machine: leave it out.'
+)
 
 
 def _open(host: TransportHost) -> Matrix:
     import anyio.to_thread
 
+    from bot.config.load import resolve_secret
+    from bot.routing.access import AccessControl
     from threads.store.disk import PosixDisk
-    from transports.matrix.client import Matrix
+    from transports.matrix.client import Matrix, Options
     from transports.matrix.intake import SyncState
     from transports.shared.checks import utc_now
 
-    options = _options(host.current.settings, host.given, host.environ)
-    transport = Matrix(
-        replace(options, may_invite=partial(_may_invite, host)),
-        host.current.settings.data,
-        disk=PosixDisk(),
-        offload=anyio.to_thread.run_sync,
-        now=utc_now,
-        name=host.name,
-    )
+    settings, access = host.current.settings, AccessControl(host.current)
+
+    def may_invite(person: str, room: Room) -> bool:
+        return access.may_use(Author(person), room.thread())
+
+    token = resolve_secret(host.given.token, host.environ)
+    options = Options(host.given, token, settings.recovery.max_age_s, may_invite)
+    offload = anyio.to_thread.run_sync
+    transport = Matrix(options, settings.data, disk=PosixDisk(), offload=offload, now=utc_now, name=host.name)
     transport.open_state = partial(host.storage.states.open, f"{host.name}-sync", SyncState())
     transport.count_unread = host.count_unread
     return transport
 
 
-def _may_invite(host: TransportHost, person: str, room: Room) -> bool:
-    from bot.routing.access import AccessControl
-
-    return AccessControl(host.current).may_use(Author(person), room.thread())
-
-
 def _check(context: Context, name: str) -> Findings:
+    from bot.config.load import resolve_secret
     from transports.matrix.checks import check_matrix
 
     given = served(context.settings)[name]
     assert isinstance(given, MatrixSettings)
-    post_in = context.post_in if context.post_in.startswith("!") else ""  # another is a channel elsewhere
-    return check_matrix(_options(context.settings, given, context.environ), post_in=post_in)
+    return check_matrix(given.homeserver, resolve_secret(given.token, context.environ), context.post_in)
 
 
 def _setup() -> PlatformSetup:
@@ -81,25 +66,12 @@ def _setup() -> PlatformSetup:
 
 def _faults(settings: Settings) -> Iterable[str]:
     names = [name for name, given in served(settings).items() if isinstance(given, MatrixSettings)]
+    if names and find_spec("nio") is None:
+        yield f"transports.{names[0]}: {NO_NIO}"
     if names and settings.store.kind != "files":
-        yield (
-            f'transports.{names[0]}: Matrix needs the store "files" for now, since the keys of encrypted rooms are '
-            "on one machine: leave store.kind out."
-        )
+        yield f"store.kind: {ONE_MACHINE}"
 
 
-extension = Extension(
-    "matrix",
-    "serves accounts on Matrix, also in encrypted rooms",
-    transports={
-        "matrix": TransportKind(
-            SETTINGS,
-            _open,
-            _check,
-            about=lambda name, given: f"{name} at {given.homeserver}",
-            needs="MATRIX_TOKEN",
-            setup=_setup,
-        )
-    },
-    faults=_faults,
-)
+KIND = TransportKind(SETTINGS, _open, _check, needs="MATRIX_TOKEN", setup=_setup)
+ABOUT = "serves accounts on Matrix, also in encrypted rooms"
+extension = Extension("matrix", ABOUT, transports={"matrix": KIND}, faults=_faults)

@@ -1,6 +1,6 @@
 """Events of the rooms on their way to the sink, and the sync that brings them.
 
-The sync is a cursor that the homeserver keeps: its token is stored behind what it brought, so a kill or a disk that
+The sync is a cursor that the homeserver keeps. Its token is stored behind what it brought, so a kill or a disk that
 refuses brings the same events again, and the journal drops those that it knows.
 
 | what a sync brings                          | what is done                                                         |
@@ -15,8 +15,9 @@ refuses brings the same events again, and the journal drops those that it knows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -24,16 +25,13 @@ from cachetools import LRUCache
 from nio import InviteMemberEvent, SyncResponse
 
 from threads.errors import TransportRejected
-from threads.model import Author, Deleted, Feedback, Incoming, Outcome, Sink, ThreadId
+from threads.model import Author, Deleted, Edited, Incoming, Sink, ThreadId
 from threads.store.json_file import JsonState, State
 from transports.matrix import render
-from transports.matrix.api import Api
-from transports.matrix.parse import SPOKEN, parse_edit, parse_message, replied_to, sent_s, words_of
-from transports.matrix.posting import THUMBS, choices_of
+from transports.matrix.api import CLIENT, Api, is_locked
+from transports.matrix.parse import parse_message, replied_to, sent_at, without_name, words_of
 from transports.matrix.values import (
     Event,
-    Mark,
-    Me,
     Room,
     content_of,
     encoded,
@@ -41,6 +39,7 @@ from transports.matrix.values import (
     mark_of,
     newest_content,
     relation,
+    text,
     transaction,
 )
 from transports.shared.bot_loop_guard import BotLoopGuard
@@ -51,48 +50,36 @@ MOST_PAGES = 50
 """Pages of 100 events that are read to close a gap in one room."""
 MOST_LOCKED = 200
 """Events that cannot be decrypted yet and are kept; beyond, the oldest are given up."""
-LOCKED_S = 20.0
+LOCKED_FOR = timedelta(seconds=20)
 """How old such an event is before its room is told."""
 KNOWN = 10_000
 
 LOCKED = (
     "I cannot read what was written here: this room is encrypted, and your app did not give me the key. "
-    "Write it once more; if that does not help, end and begin the session of your app, or invite me again."
+    "Write it once more. If that does not help, log out of your app and in again, or invite me again."
 )
 
-
 Locked = tuple[tuple[str, str], ...]
-"""Rooms and events in them."""
+"""Rooms, and an event in each."""
 
 
 class SyncState(JsonState):
-    """Where the sync goes on, and the events, with their rooms, that were not readable so far."""
+    """Where the sync goes on, and the events that could not be read so far."""
 
     token: str = ""
     locked: Locked = ()
 
 
 class Intake:
-    """``may_invite`` returns whether a person may have the bot in a room. ``now_s`` is the time since 1970."""
+    """``may_invite`` returns whether a person may have the bot in a room."""
 
     def __init__(
-        self,
-        api: Api,
-        me: Me,
-        sink: Sink,
-        state: State[SyncState],
-        *,
-        bots: Collection[str],
-        max_age_s: float,
-        feedback: bool,
-        may_invite: Callable[[str, Room], bool],
-        now_s: Callable[[], float],
-        count_unread: Callable[[str], None],
-    ) -> None:
-        self._api, self._me, self._sink, self._state = api, me, sink, state
-        self._bots, self._max_age_s, self._feedback = bots, max_age_s, feedback
-        self._may_invite, self._now_s, self._count_unread = may_invite, now_s, count_unread
-        self._loop_guard = BotLoopGuard(frozenset(bots))
+        self, api: Api, sink: Sink, state: State[SyncState], *, bots: frozenset[str], max_age: timedelta,
+        may_invite: Callable[[str, Room], bool], now: Callable[[], datetime], count_unread: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._api, self._sink, self._state, self._bots, self._max_age = api, sink, state, bots, max_age
+        self._may_invite, self._now, self._count_unread = may_invite, now, count_unread
+        self._loop_guard = BotLoopGuard(bots)
         self._threads: LRUCache[str, ThreadId] = LRUCache(KNOWN)
         self._told: set[str] = set()
 
@@ -103,8 +90,8 @@ class Intake:
             since = self._state.value.token
             answer = await self._api.sync(since, full=full)
             connected()
-            locked, token = await self._take(answer, since), answer.next_batch
-            await self._state.change(partial(_at, token, locked))
+            locked = await self._take(answer, since)
+            await self._state.change(partial(_moved, answer.next_batch, locked))
             await self._api.exchange_keys()
             full = False
 
@@ -113,19 +100,18 @@ class Intake:
         for room_id, invitation in answer.rooms.invite.items():
             await self._invited(room_id, invitation.invite_state)
         locked = [one for one in self._state.value.locked if not await self._unlocked(*one)]
-        for room_id, joined in answer.rooms.join.items():
-            events: list[Event] = [
-                event.source for event in joined.timeline.events if hasattr(event, "source")
-            ]
-            if not since:
-                continue  # what was said before the bot ever ran is not for it
-            if joined.timeline.limited:
-                events = [*await self._missed(room_id, joined.timeline.prev_batch or "", since), *events]
-            for event in self._since_invited(events):
-                if event.get("type") == "m.room.encrypted" and content_of(event):
-                    locked.append((room_id, str(event.get("event_id"))))
+        # What was said before the bot ever ran is not for it.
+        for room_id, joined in (answer.rooms.join if since else {}).items():
+            timeline, room = joined.timeline, self._api.room(room_id)
+            events: list[Event] = [event.source for event in timeline.events if hasattr(event, "source")]
+            if timeline.limited:
+                events = [*await self._missed(room_id, timeline.prev_batch or "", since), *events]
+            begin = max((n for n, event in enumerate(events, 1) if self._lets_in(event)), default=0)
+            for event in events[begin:]:
+                if is_locked(event):
+                    locked.append((room_id, text(event, "event_id")))
                 else:
-                    await self._take_event(event, self._api.room(room_id))
+                    await self._take_event(event, room)
         return tuple(dict.fromkeys(locked))[-MOST_LOCKED:]
 
     async def _missed(self, room: str, start: str, since: str) -> Sequence[Event]:
@@ -134,152 +120,105 @@ class Intake:
         for _ in range(MOST_PAGES):
             page, start = await self._api.events(room, start=start, to=since)
             found += page
-            if not start or any(self._is_invitation(event) for event in page):
-                break
-        else:
-            log.warning(
-                "catch_up.given_up: what was missed in %s before %d events stays unread", room, len(found)
-            )
+            if not start or any(map(self._lets_in, page)):
+                return found[::-1]
+        log.warning("catch_up.given_up: what was missed in %s before %d events", room, len(found))
         return found[::-1]
 
-    def _since_invited(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return what follows the last invitation of the bot, or its coming in without one; else all."""
-        ours = [n for n, event in enumerate(events) if self._is_invitation(event)]
-        return events[ours[-1] + 1 :] if ours else events
-
-    def _is_invitation(self, event: Event) -> bool:
+    def _lets_in(self, event: Event) -> bool:
         """Return whether an event lets the bot in: an invitation, or a way in without one."""
-        if event.get("type") != "m.room.member" or event.get("state_key") != self._me.id:
-            return False
         before = fields(fields(event, "unsigned"), "prev_content").get("membership", "leave")
-        match content_of(event).get("membership"):
-            case "invite":
-                return True
-            case "join":
-                return before not in ("join", "invite")
-        return False
+        now = content_of(event).get("membership") if event.get("state_key") == self._api.me.id else ""
+        return now == "invite" or (now == "join" and before not in ("join", "invite"))
 
-    async def _invited(self, room_id: str, state: Sequence[Any]) -> None:
+    async def _invited(self, room: str, state: Sequence[Any]) -> None:
         members = (event for event in state if isinstance(event, InviteMemberEvent))
-        inviters = [event.sender for event in members if event.state_key == self._me.id]
-        if inviters and self._may_invite(inviters[-1], self._api.room(room_id)):
-            await self._join(room_id)
+        inviter = next((event.sender for event in members if event.state_key == self._api.me.id), "")
+        if inviter and self._may_invite(inviter, self._api.room(room)):
+            await self._join(room)
         else:
-            log.info("matrix.invitation_ignored: to %s by %s", room_id, *inviters[-1:] or ["nobody"])
+            log.info("matrix.invitation_ignored: to %s by %s", room, inviter or "nobody")
 
-    async def _join(self, room_id: str) -> None:
+    async def _join(self, room: str) -> None:
         try:
-            await self._api.join(room_id)
+            await self._api.call("POST", f"{CLIENT}/join/{encoded(room)}", {})
         except TransportRejected as refused:
-            log.warning("matrix.not_joined: %s: %s", room_id, refused)
+            log.warning("matrix.not_joined: %s: %s", room, refused)
 
-    async def _unlocked(self, room_id: str, event_id: str) -> bool:
+    async def _unlocked(self, room: str, event_id: str) -> bool:
         """Hand over an event that could not be read before; return whether it is done with."""
-        try:
-            event = await self._api.event(room_id, event_id)
-        except TransportRejected:
+        event = await self._api.event(room, event_id)
+        if not is_locked(event):
+            await self._take_event(event, self._api.room(room))
             return True
-        if event.get("type") != "m.room.encrypted" or not content_of(event):
-            await self._take_event(event, self._api.room(room_id))
-            return True
-        if self._now_s() - sent_s(event) < LOCKED_S:
+        if self._age(event) < LOCKED_FOR:
             return False
         self._count_unread("encrypted")
-        if room_id not in self._told and event.get("sender") != self._me.id:
-            self._told.add(room_id)
-            related = render.in_thread(relation(event, "m.thread"), event_id)
-            notice = render.content(LOCKED, Mark(event_id), related, notice=True)
-            await self._api.send(room_id, "m.room.message", notice, transaction(event_id, "locked"))
+        if room not in self._told and event.get("sender") != self._api.me.id:
+            self._told.add(room)
+            content = render.content(LOCKED, {}, relation(event, "m.thread"))
+            await self._api.send(room, content, transaction(event_id, "locked"))
         return True
 
     async def _take_event(self, event: Event, room: Room) -> None:
-        sender, kind = event.get("sender"), event.get("type")
-        if sender == self._me.id or not isinstance(sender, str) or not isinstance(event.get("event_id"), str):
+        sender, kind, edited = text(event, "sender"), event.get("type"), relation(event, "m.replace")
+        if sender == self._api.me.id or not text(event, "event_id"):
             return
         if kind == "m.room.redaction":
-            target = event.get("redacts") or content_of(event).get("redacts")
-            if isinstance(target, str):
-                await self._sink(Deleted(encoded(target), self._threads.get(target) or room.thread(target)))
+            target = text(event, "redacts") or text(content_of(event), "redacts")
+            await self._sink(Deleted(encoded(target), self._threads.get(target) or room.thread(target)))
         elif kind == "m.reaction":
-            await self._take_reaction(event, room, sender)
+            await self._take_reaction(event, room)
         elif kind == "m.room.tombstone":
-            successor = content_of(event).get("replacement_room")
-            if isinstance(successor, str):
-                await self._join(successor)
-        elif target := relation(event, "m.replace"):
-            await self._take_edit(event, room, target)
-        elif kind in SPOKEN:
+            await self._join(text(content_of(event), "replacement_room"))
+        elif edited:
+            await self._take_edit(event, room, edited)
+        else:
             await self._take_message(event, room)
 
     async def _take_message(self, event: Event, room: Room) -> None:
-        name = self._api.name_of(room.id, str(event["sender"]))
-        stale = self._now_s() - sent_s(event) > self._max_age_s
-        parse = partial(parse_message, event, room, self._me, bots=self._bots, name=name, stale=stale)
-        if (incoming := parse()) is None:
+        if (incoming := parse_message(event, room, self._api.me, self._bots)) is None:
             return
-        if target := replied_to(event):
-            incoming = parse(quoted=await self._quoted(room, target)) or incoming
-        await self._hand_over(incoming, str(event["event_id"]))
+        author, stale = self._author(event, room), self._age(event) > self._max_age
+        said = await self._api.event(room.id, target) if (target := replied_to(event)) else {}
+        words = words_of(said, newest_content(said))
+        quoted = f"{self._author(said, room).name}: {words}" if words else ""
+        incoming = replace(incoming, author=author, stale=stale, quoted=quoted)
+        await self._hand_over(incoming, text(event, "event_id"))
 
-    async def _take_edit(self, event: Event, room: Room, target: str) -> None:
-        """Hand over an edit; one that calls the bot for the first time is a new message as well."""
-        edited = parse_edit(event, room, self._me)
-        if edited is None:
-            return
-        if (thread := self._threads.get(target)) is None:
-            whole = await self._optional(room.id, target)
-            incoming = parse_message(whole, room, self._me, bots=self._bots) if whole else None
-            thread = incoming.thread if incoming else room.thread(relation(whole, "m.thread") or target)
-            if incoming and incoming.via == "mention" and whole.get("sender") == event.get("sender"):
-                await self._sink(replace(edited, thread=thread))
-                await self._take_message(
-                    {**whole, "content": newest_content(event)}
-                    | {
-                        "content": {
-                            **newest_content(whole),
-                            "m.relates_to": fields(content_of(whole), "m.relates_to"),
-                        }
-                    },
-                    room,
-                )
-                return
-        await self._sink(replace(edited, thread=thread))
+    def _author(self, event: Event, room: Room) -> Author:
+        sender = text(event, "sender")
+        return Author(sender, self._api.name_of(room.id, sender))
 
-    async def _take_reaction(self, event: Event, room: Room, sender: str) -> None:
-        target, sign = relation(event, "m.annotation"), fields(content_of(event), "m.relates_to").get("key")
-        posted = await self._optional(room.id, target) if target and isinstance(sign, str) else {}
-        if posted.get("sender") != self._me.id or not isinstance(sign, str):
-            return
-        thread = room.thread(relation(posted, "m.thread") or ("" if room.direct else target))
-        author = Author(sender, self._api.name_of(room.id, sender))
-        id_ = encoded(str(event["event_id"]))
-        if command := choices_of(posted).get(sign):
-            await self._hand_over(Incoming(id_, thread, author, str(command)), str(event["event_id"]))
-        elif sign == "🛑" and mark_of(posted).get("final") is False:
-            await self._hand_over(Incoming(id_, thread, author, "/stop"), str(event["event_id"]))
-        elif self._feedback and (
-            verdict := THUMBS.get(sign.rstrip("\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"))
-        ):
-            await self._sink(Feedback(id_, thread, author, encoded(target), verdict))
+    async def _take_edit(self, edit: Event, room: Room, target: str) -> None:
+        """Hand over an edit. One that calls the bot for the first time makes the message one to it."""
+        new = fields(content_of(edit), "m.new_content")
+        whole = {} if target in self._threads else await self._api.event(room.id, target)
+        if text(whole, "sender") == text(edit, "sender"):
+            await self._take_message(whole, room)
+        thread = self._threads.get(target) or room.thread(relation(whole, "m.thread") or target)
+        words = words_of({"type": "m.room.message"}, new)
+        await self._sink(Edited(encoded(target), thread, without_name(words, self._api.me)))
 
-    async def _hand_over(self, incoming: Incoming, event_id: str) -> Outcome | None:
-        if not self._loop_guard.admits(incoming):
-            return None
-        self._threads[event_id] = incoming.thread
-        return await self._sink(incoming)
+    async def _take_reaction(self, event: Event, room: Room) -> None:
+        target, sign = relation(event, "m.annotation"), text(fields(content_of(event), "m.relates_to"), "key")
+        posted = await self._api.event(room.id, target)
+        marked = mark_of(posted) if posted.get("sender") == self._api.me.id else {}
+        stops = "/stop" if sign.startswith("🛑") and marked.get("final") is False else ""
+        if command := stops or text(fields(marked, "choices"), sign):
+            thread = room.thread(relation(posted, "m.thread") or ("" if room.direct else target))
+            event_id = text(event, "event_id")
+            incoming = Incoming(encoded(event_id), thread, self._author(event, room), command)
+            await self._hand_over(incoming, event_id)
 
-    async def _quoted(self, room: Room, target: str) -> str:
-        """Return what a message replies to, with its author's name; a blank if that cannot be read."""
-        event = await self._optional(room.id, target)
-        words = words_of(event.get("type"), newest_content(event)) if event.get("type") in SPOKEN else ""
-        return f"{self._api.name_of(room.id, str(event['sender']))}: {words}" if words else ""
+    async def _hand_over(self, incoming: Incoming, event_id: str) -> None:
+        if self._loop_guard.admits(incoming):
+            self._threads[event_id] = incoming.thread
+            await self._sink(incoming)
 
-    async def _optional(self, room: str, event: str) -> Event:
-        try:
-            return await self._api.event(room, event)
-        except TransportRejected:
-            return {}
+    def _age(self, event: Event) -> timedelta:
+        return self._now() - datetime.fromisoformat(sent_at(event))
 
 
-def _at(token: str, locked: Locked, old: SyncState) -> SyncState:
+def _moved(token: str, locked: Locked, old: SyncState) -> SyncState:
     return old.model_copy(update={"token": token, "locked": locked})

@@ -1,8 +1,8 @@
 """Posts: sent once per key, in as many messages as they need, and found again.
 
-The first message of a part has a transaction id that is made of the key: a second request, also after a crash, is
-answered with the message that is there. So nothing is posted twice, and no post has to say that it may be a repeat.
-What stands there already, from a live draft or an earlier process, is edited into the part.
+The transaction id of a message is made of its post's key: a second request, also after a crash, is answered with
+the message that is there. So nothing is posted twice, and no post has to say that it may be a repeat. What a live
+draft or an earlier process has sent of it is edited.
 """
 
 from __future__ import annotations
@@ -11,29 +11,26 @@ import logging
 import mimetypes
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
-from typing import Any
+from uuid import uuid4
 
 from cachetools import LRUCache
 
 from threads.errors import PostFailed
-from threads.model import Choice, Outgoing, ThreadId, Verdict
+from threads.model import Choice, Outgoing, ThreadId
 from threads.store.attachments import safe_name
 from transports.base.transport import progress
 from transports.matrix import render
-from transports.matrix.api import Api
+from transports.matrix.api import NEWER, Api
 from transports.matrix.values import (
-    Event,
-    Mark,
-    Me,
     decoded,
     encoded,
-    key_digest,
+    mark,
     mark_of,
     relation,
     room_of,
     root_of,
+    text,
     transaction,
 )
 from transports.shared.buttons import OpenQuestions
@@ -45,221 +42,166 @@ log = logging.getLogger(__name__)
 REMEMBERED = 1_000
 MOST_PAGES = 5
 """Pages of a room or thread in which a post is looked for."""
-
-SIGNS = {"/approve": "✅", "/deny": "❌", "/stop": "🛑", "/retry": "🔁"}
+SIGNS = {"/approve": "✅", "/deny": "❌", "/retry": "🔁"}
 NUMBERS = tuple(f"{n}\ufe0f\u20e3" for n in range(1, 10))
-THUMBS: Mapping[str, Verdict] = {"👍": "up", "👎": "down"}
 
 
 @dataclass(slots=True)
 class _Parts:
-    """The messages of one post by the number of the part; ``final`` has those that show it.
+    """The messages of one post by the number of the part; ``final`` are those that show it.
 
-    ``unsure``: a part was sent, and no answer came. If it was sent as a draft, the message has that text.
+    ``drafted`` are parts that were sent as a draft, with or without an answer: such a message has other words.
     """
 
     events: dict[int, str] = field(default_factory=dict)
     final: set[int] = field(default_factory=set)
-    unsure: dict[int, bool] = field(default_factory=dict)
+    drafted: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
 class PostedQuestion:
-    room: str
-    id: str
+    outgoing: Outgoing
+    part: int
     text: str
-    key: str
-    reply_to: str
-    thread: ThreadId
 
 
 class Posting:
-    def __init__(self, api: Api, me: Me, *, feedback: bool = False) -> None:
-        self._api, self._me, self._feedback = api, me, feedback
-        self._parts: LRUCache[str, _Parts] = LRUCache(REMEMBERED)
-        self._edits = count()
-        self._most_bytes = 0
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._posts: LRUCache[str, _Parts] = LRUCache(REMEMBERED)
         self.questions: OpenQuestions[PostedQuestion] = OpenQuestions()
 
-    async def post(self, outgoing: Outgoing, draft: Sequence[str] = ()) -> str:
-        """Post, over the messages of the *draft* as far as they go, and return the id of the first part."""
-        parts = self._parts_of(outgoing.key)
-        parts.events.update(enumerate(draft, 1))
-        signs = signs_of(outgoing.choices)
-        room, texts = (
-            room_of(outgoing.thread),
-            render.pages(_with_choices(outgoing.text, outgoing.choices, signs)),
-        )
-        with progress(parts.final):
-            for part, text in enumerate(texts, 1):
-                if part not in parts.final:
-                    mark = Mark(
-                        outgoing.key, part, of=len(texts), choices=signs if part == len(texts) else {}
+    async def post(self, outgoing: Outgoing) -> str:
+        """Post, over what is there of it, and return the id of the first part. Raises `PostFailed`."""
+        post, signs = self._parts_of(outgoing.key), signs_of(outgoing.choices)
+        pages = render.pages(_with_choices(outgoing.text, outgoing.choices, signs))
+        with progress(post.final):
+            for part, page in enumerate(pages, 1):
+                if part not in post.final:
+                    choices = signs if part == len(pages) else {}
+                    await self.show(
+                        outgoing.thread, outgoing.reply_to, outgoing.key, page, part, of=len(pages), choices=choices
                     )
-                    notice = outgoing.kind == "notice" and not outgoing.choices
-                    await self.show(outgoing.thread, outgoing.reply_to, mark, text, notice=notice)
-                    parts.final.add(part)
-        await self._redact_beyond(room, parts, len(texts))
-        last = parts.events[len(texts)]
+        await self.remove(outgoing.thread, outgoing.key, keep=len(pages))
         if signs:
-            question = PostedQuestion(room, last, texts[-1], outgoing.key, outgoing.reply_to, outgoing.thread)
-            self.questions.add(outgoing.key, last, question)
+            last = post.events[len(pages)]
+            self.questions.add(outgoing.key, last, PostedQuestion(outgoing, len(pages), pages[-1]))
             for sign in signs:
-                await self.react(room, last, sign)
-        elif self._feedback and outgoing.kind == "reply":
-            for sign in THUMBS:
-                await self.react(room, last, sign)
-        return encoded(parts.events[1])
+                await self.react(outgoing.thread, last, sign)
+        return encoded(post.events[1])
 
     async def show(
-        self, thread: ThreadId, reply_to: str, mark: Mark, text: str, *, notice: bool = False
-    ) -> str:
-        """Send a part, or edit its message if there is one, and return the message. Raises `PostFailed`."""
-        room, parts = room_of(thread), self._parts_of(mark.key)
-        related = render.in_thread(root_of(thread), decoded(reply_to) if reply_to.startswith("$") else "")
-        content = render.content(text, mark, related, notice=notice)
-        if (event := parts.events.get(mark.part)) is None:
-            was_draft = parts.unsure.get(mark.part, False)
-            parts.unsure[mark.part] = was_draft or not mark.final
-            event = await self._api.send(room, "m.room.message", content, transaction(mark.key, mark.part))
-            parts.events[mark.part] = event
-            if not was_draft:
-                return event
-        number = "final" if mark.final else f"{id(self)} {next(self._edits)}"
-        txn = transaction(mark.key, "edit", mark.part, number)
-        await self._api.send(room, "m.room.message", render.edit(event, content), txn)
-        return event
+        self, thread: ThreadId, reply_to: str, key: str, page: str, part: int = 1, *, of: int = 1,
+        final: bool = True, choices: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """Send a part of a post, or edit its message if there is one. Raises `PostFailed`."""
+        post, about = self._parts_of(key), decoded(reply_to) if reply_to.startswith("$") else ""
+        marked = mark(key, part, of=of, final=final, choices=choices or {})
+        content = render.content(page, marked, root_of(thread), about)
+        has_other_words = part in post.events or part in post.drafted
+        post.drafted.update(() if final else (part,))
+        if part not in post.events:
+            post.events[part] = await self._api.send(room_of(thread), content, transaction(key, part))
+        if has_other_words:
+            await self._api.send(room_of(thread), render.edit(post.events[part], content), uuid4().hex)
+        if final:
+            post.final.add(part)
 
     async def find(
-        self, thread: ThreadId, key: str, *, live: Collection[str], alone: Callable[[], bool] = lambda: True
-    ) -> str | None:
+        self, thread: ThreadId, key: str, *,
+        live: Collection[str] = (), alone: Callable[[], bool] = bool,  # noqa: ARG002 - a draft has its post's key here
+    ) -> str | None:  # fmt: skip
         """Return the id of the first part if all of the post is known to be out. Raises `PostFailed`.
 
-        What is unfinished is remembered, and edited into the post.
+        What is unfinished is remembered, and edited when the post comes.
         """
-        parts, of = self._parts_of(key), None
-        for event in await self._look(thread, key):
-            mark, id_ = mark_of(event), event.get("event_id")
-            if isinstance(part := mark.get("part"), int) and isinstance(id_, str):
-                parts.events[part] = id_
-                if mark.get("final"):
-                    parts.final.add(part)
-                    of = mark.get("of")
-        return (
-            encoded(parts.events[1]) if of and parts.final == {*range(1, of + 1)} == {*parts.events} else None
-        )
+        post, start, wanted = self._parts_of(key), "", mark(key, 1, final=True, choices={})["key"]
+        whole = set[int]()
+        for _ in range(MOST_PAGES):
+            events, start = await self._api.events(room_of(thread), root_of(thread), start)
+            for event in events:
+                found = mark_of(event)
+                ours = event.get("sender") == self._api.me.id and found.get("key") == wanted
+                if ours and not relation(event, "m.replace"):
+                    post.events[found["part"]] = text(event, "event_id")
+                    if found["final"]:
+                        post.final.add(found["part"])
+                        whole = {*range(1, found["of"] + 1)}
+            if post.events or not start:
+                break
+        return encoded(post.events[1]) if whole and whole == post.final == {*post.events} else None
 
     async def sweep(self, thread: ThreadId, key: str) -> None:
         """Delete what a killed process left unfinished of a post that will not come. Raises `PostFailed`."""
-        await self.find(thread, key, live=())
-        parts = self._parts_of(key)
-        for part in {*parts.events} - parts.final:
-            await self._api.redact(room_of(thread), parts.events.pop(part))
+        if not await self.find(thread, key):
+            await self.remove(thread, key)
+
+    async def remove(self, thread: ThreadId, key: str, keep: int = 0) -> None:
+        """Delete all messages of a post but the first ones. Raises `PostFailed`."""
+        post = self._parts_of(key)
+        for part in [part for part in post.events if part > keep]:
+            await self._api.redact(room_of(thread), post.events[part])
+            del post.events[part]
 
     async def clear(self, thread: ThreadId, key: str, draft: Sequence[str]) -> None:
         """Do nothing: `post` writes over the messages of a draft, and deletes those that it did not need."""
 
-    async def remove(self, thread: ThreadId, key: str) -> None:
-        """Delete all messages of a post that will not come."""
-        await self._redact_beyond(room_of(thread), self._parts_of(key), 0)
-
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         """Post a file to the thread under this name. Raises `PostFailed`, friendly if the file is rejected."""
-        self._most_bytes = self._most_bytes or await self._api.most_bytes()
-        size, room, name = await size_of(file, self._most_bytes), room_of(thread), safe_name(name)
+        limit = (await self._api.call("GET", f"{NEWER}/media/config")).get("m.upload.size") or 10 * 2**20
+        size, name = await size_of(file, limit), safe_name(name)
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        kind = media_type.partition("/")[0]
-        content = {
-            "msgtype": f"m.{kind}" if kind in ("image", "audio", "video") else "m.file",
-            "body": name,
-            "filename": name,
-            "info": {"mimetype": media_type, "size": size},
-            "m.mentions": {},
-            **await self._api.upload(room, file, name, media_type),
-        }
-        if related := render.in_thread(root_of(thread), ""):
-            content["m.relates_to"] = related
-        await self._api.send(room, "m.room.message", content, transaction(key, "file"))
+        kind, info = media_type.partition("/")[0], {"mimetype": media_type, "size": size}
+        where = await self._api.upload(room_of(thread), file, name, media_type, size)
+        shown = {"msgtype": f"m.{kind}" if kind in ("image", "audio", "video") else "m.file", "body": name}
+        content = {**shown, "filename": name, "info": info, **where, **render.in_thread(root_of(thread))}
+        await self._api.send(room_of(thread), content, transaction(key, "file"))
 
-    async def try_out(self, thread: ThreadId, message_id: str) -> None:
-        """Post a few dots where the answer to the message goes, and remove them. Raises `PostFailed`."""
-        room, related = room_of(thread), render.in_thread(root_of(thread), "")
-        content = render.content(DOTS, Mark(message_id, final=False), related, notice=True)
-        dots = await self._api.send(
-            room, "m.room.message", content, transaction(message_id, "open", next(self._edits), id(self))
-        )
+    async def try_out(self, thread: ThreadId) -> None:
+        """Post a few dots in a thread, and remove them. Raises `PostFailed`."""
+        room, marked = room_of(thread), mark("", 1, final=False, choices={})
+        dots = await self._api.send(room, render.content(DOTS, marked, root_of(thread)), uuid4().hex)
         await self._api.redact(room, dots)
 
-    async def tell(self, person: str, text: str, key: str) -> None:
+    async def tell(self, person: str, words: str, key: str) -> None:
         """Tell a person something in a direct room. Raises `PostFailed`."""
-        room = await self._api.direct_room(person)
-        await self._api.send(
-            room, "m.room.message", render.content(text, Mark(key)), transaction(key, "closed")
-        )
+        content = render.content(words, mark(key, 1, final=True, choices={}))
+        await self._api.send(await self._api.direct_room(person), content, transaction(key, "closed"))
 
     async def close_question(self, question: PostedQuestion, decision: str) -> None:
-        if not decision:
-            await self._api.redact(question.room, question.id)
-            return
-        text = f"{question.text}\n\n*{render.plain(decision)}*"
-        new = render.content(text, Mark(question.key))
-        txn = transaction(question.key, "closed")
-        await self._api.send(question.room, "m.room.message", render.edit(question.id, new), txn)
+        asked = question.outgoing
+        if decision:
+            page = f"{question.text}\n\n*{render.plain(decision)}*"
+            await self.show(asked.thread, asked.reply_to, asked.key, page, question.part)
+        else:
+            await self.remove(asked.thread, asked.key)
 
-    async def react(self, room: str, event: str, sign: str) -> None:
-        """Add a reaction. What cannot be added costs nothing else: the choice stands in the text as well."""
+    async def react(self, thread: ThreadId, event: str, sign: str) -> None:
+        """Add a reaction. What cannot be added costs nothing else: a choice stands in the text as well."""
         content = {"m.relates_to": {"rel_type": "m.annotation", "event_id": event, "key": sign}}
         try:
-            await self._api.send(room, "m.reaction", content, transaction(event, sign))
+            await self._api.send(room_of(thread), content, transaction(event, sign), "m.reaction")
         except PostFailed as error:
             log.info("reaction.failed: %s", error)
 
-    async def _look(self, thread: ThreadId, key: str) -> list[Event]:
-        """Return the messages of a post that stand in its thread now."""
-        found, start, wanted = list[Event](), "", key_digest(key)
-        for _ in range(MOST_PAGES):
-            events, start = await self._api.events(room_of(thread), root_of(thread), start=start)
-            ours = (event for event in events if event.get("sender") == self._me.id)
-            found += [
-                one for one in ours if mark_of(one).get("key") == wanted and not relation(one, "m.replace")
-            ]
-            if found or not start:
-                break
-        return found
-
-    async def _redact_beyond(self, room: str, parts: _Parts, last: int) -> None:
-        for part in [part for part in parts.events if part > last]:
-            try:
-                await self._api.redact(room, parts.events.pop(part))
-            except PostFailed as error:
-                log.warning("live.not_deleted: an unfinished message: %s", error)
-
     def _parts_of(self, key: str) -> _Parts:
-        return self._parts.setdefault(key, _Parts())
+        return self._posts.setdefault(key, _Parts())
 
 
 def signs_of(choices: Sequence[Choice]) -> dict[str, str]:
-    """Return the command that each reaction stands for; choices beyond nine are typed."""
+    """Return the command that each reaction stands for; choices beyond are typed."""
     numbers, signs = iter(NUMBERS), dict[str, str]()
     for choice in choices:
-        sign = SIGNS.get(choice.command.partition(" ")[0], "")
-        if not sign or sign in signs:
-            sign = next(numbers, "")
-        if sign:
-            signs[sign] = choice.command
+        sign = SIGNS.get(choice.command.partition(" ")[0])
+        signs.setdefault(sign if sign and sign not in signs else next(numbers, ""), choice.command)
+    signs.pop("", None)
     return signs
 
 
-def choices_of(event: Event) -> Mapping[str, Any]:
-    """Return the commands that the reactions to a message of the bot stand for."""
-    choices = mark_of(event).get("choices")
-    return choices if isinstance(choices, dict) and not relation(event, "m.replace") else {}
-
-
-def _with_choices(text: str, choices: Sequence[Choice], signs: Mapping[str, str]) -> str:
-    by_command = {command: sign for sign, command in signs.items()}
+def _with_choices(words: str, choices: Sequence[Choice], signs: Mapping[str, str]) -> str:
+    by_command = {command: f"{sign} " for sign, command in signs.items()}
     lines = [
-        f"- {by_command.get(choice.command, '')} {render.plain(choice.label)}: `{choice.command.replace('`', '')}`"
+        f"- {by_command.get(choice.command, '')}{render.plain(choice.label)}: `{choice.command.replace('`', '')}`"
         for choice in choices
     ]
-    return "\n\n".join(filter(None, (text, "\n".join(lines))))
+    return "\n\n".join(filter(None, (words, "\n".join(lines))))

@@ -1,8 +1,8 @@
 """A model's Markdown as the content of Matrix messages; pure.
 
 The body is the Markdown itself, for clients that show nothing else. The formatted one is HTML of the tags that the
-specification allows: HTML in the text stays text, an image is a link to it, and a link to a person is text, so nothing
-is fetched and nobody is called. https://spec.matrix.org/v1.16/client-server-api/#mroommessage-msgtypes
+specification allows: HTML in the text stays text, an image is a link to it, and a link to a person is text. So
+nothing is fetched and nobody is called. https://spec.matrix.org/v1.16/client-server-api/#mroommessage-msgtypes
 """
 
 from __future__ import annotations
@@ -16,67 +16,44 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
-from markdown_it.utils import EnvType, OptionsDict
 
 from transports.base.model_forms import with_model_forms
 from transports.base.text import clean, split
-from transports.matrix.values import MARK, Mark
+from transports.matrix.values import MARK
 
 PAGE = 12_000
 """Characters of a message: with HTML, encryption and escapes it stays below the 64 KiB of an event."""
-NOTHING = "…"
-_SCHEMES = re.compile(r"(?:https?|mailto|matrix):", re.IGNORECASE)
-_PERSON = re.compile(r"https?://matrix\.to/", re.IGNORECASE)
+_LINK = re.compile(r"(?!https?://matrix\.to/)(?:https?|mailto):", re.IGNORECASE)
 
 
 def pages(text: str) -> list[str]:
     """Return a text in messages, one at least."""
-    return split(clean(text), PAGE) or [NOTHING]
+    return split(clean(text), PAGE) or ["…"]
 
 
-def content(
-    text: str, mark: Mark, related: Mapping[str, Any] | None = None, *, notice: bool = False
-) -> dict[str, Any]:
-    """Return the content of a message. It calls nobody."""
-    return {
-        "msgtype": "m.notice" if notice else "m.text",
-        "body": text,
-        "format": "org.matrix.custom.html",
-        "formatted_body": html(text),
-        "m.mentions": {},
-        MARK: mark.content(),
-        **({"m.relates_to": related} if related else {}),
-    }
+def content(text: str, mark: Mapping[str, Any], root: str = "", reply_to: str = "") -> dict[str, Any]:
+    """Return the content of a message, in the thread below *root*. It calls nobody."""
+    formatted = {"format": "org.matrix.custom.html", "formatted_body": html(text), "m.mentions": {}}
+    return {"msgtype": "m.text", "body": text, **formatted, MARK: mark, **in_thread(root, reply_to)}
+
+
+def in_thread(root: str, reply_to: str = "") -> dict[str, Any]:
+    """Return the relation of a message in a thread; clients without threads show a reply. Empty outside of one."""
+    fallback = {"is_falling_back": True, "m.in_reply_to": {"event_id": reply_to or root}}
+    return {"m.relates_to": {"rel_type": "m.thread", "event_id": root, **fallback}} if root else {}
 
 
 def edit(event: str, new: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of an event that replaces that of another one."""
     replaced = {name: value for name, value in new.items() if name != "m.relates_to"}
-    return {
-        **replaced,
-        "body": f"* {new['body']}",
-        "formatted_body": f"* {new['formatted_body']}",
-        "m.new_content": replaced,
-        "m.relates_to": {"rel_type": "m.replace", "event_id": event},
-    }
-
-
-def in_thread(root: str, reply_to: str) -> dict[str, Any] | None:
-    """Return the relation of a message in a thread; clients without threads show a reply. None outside of one."""
-    if not root:
-        return None
-    return {
-        "rel_type": "m.thread",
-        "event_id": root,
-        "is_falling_back": True,
-        "m.in_reply_to": {"event_id": reply_to or root},
-    }
+    stars = {name: f"* {new[name]}" for name in ("body", "formatted_body")}
+    related = {"rel_type": "m.replace", "event_id": event}
+    return {**replaced, **stars, "m.new_content": replaced, "m.relates_to": related}
 
 
 def html(text: str) -> str:
     """Return Markdown as HTML that is safe in any client."""
-    rendered: str = _parser().render(text)
-    return rendered.strip()
+    return str(_parser().render(text)).strip()
 
 
 def plain(words: str) -> str:
@@ -85,33 +62,26 @@ def plain(words: str) -> str:
 
 
 class _Safe(RendererHTML):
-    def image(self, tokens: Sequence[Token], index: int, _: OptionsDict, __: EnvType) -> str:
-        address, words = str(tokens[index].attrs.get("src", "")), tokens[index].content
-        return (
-            f'<a href="{escape(address)}">{escape(words or address)}</a>'
-            if _may_link(address)
-            else escape(words)
-        )
+    def image(self, tokens: Sequence[Token], index: int, *_: object) -> str:
+        return _link(str(tokens[index].attrs.get("src", "")), escape(tokens[index].content))
 
-    def link_open(self, tokens: Sequence[Token], index: int, _: OptionsDict, __: EnvType) -> str:
-        address = str(tokens[index].attrs.get("href", ""))
-        return f'<a href="{escape(address)}">' if _may_link(address) else "<span>"
+    def address(self, tokens: Sequence[Token], index: int, *_: object) -> str:
+        return _link(tokens[index].content, escape(tokens[index].content))
 
-    def address(self, tokens: Sequence[Token], index: int, _: OptionsDict, __: EnvType) -> str:
-        address = escape(tokens[index].content)
-        return f'<a href="{address}">{address}</a>' if _may_link(tokens[index].content) else address
+    def link_open(self, tokens: Sequence[Token], index: int, *_: object) -> str:
+        return _link(str(tokens[index].attrs.get("href", "")), "\0").partition("\0")[0]
 
-    def link_close(self, tokens: Sequence[Token], index: int, _: OptionsDict, __: EnvType) -> str:
+    def link_close(self, tokens: Sequence[Token], index: int, *_: object) -> str:
         opening = next(token for token in reversed(tokens[:index]) if token.type == "link_open")
-        return "</a>" if _may_link(str(opening.attrs.get("href", ""))) else "</span>"
+        return _link(str(opening.attrs.get("href", "")), "\0").partition("\0")[2]
+
+
+def _link(address: str, words: str) -> str:
+    return f'<a href="{escape(address)}">{words or escape(address)}</a>' if _LINK.match(address) else words
 
 
 @cache
 def _parser() -> MarkdownIt:
-    options = {"html": False, "linkify": False, "breaks": True, "maxNesting": 30}
+    options = {"html": False, "breaks": True, "maxNesting": 30}
     parser = MarkdownIt("commonmark", options, renderer_cls=_Safe).enable(["table", "strikethrough"])
     return with_model_forms(parser)
-
-
-def _may_link(address: str) -> bool:
-    return bool(_SCHEMES.match(address)) and not _PERSON.match(address)

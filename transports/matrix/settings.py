@@ -12,9 +12,7 @@ from bot.config.transports import TransportSection, TransportSettings
 
 class MatrixSettings(TransportSection):
     kind: Literal["matrix"] = Field(default="matrix", description="Needed under another name than its own.")
-    homeserver: Url = Field(
-        default="https://matrix.org", description="Address of the homeserver that has the account."
-    )
+    homeserver: Url = Field(default="https://matrix.org", description="Address of the account's homeserver.")
     token: Secret = Field(default="env:MATRIX_TOKEN", description="Reference to the access token.")
     streaming: Literal["edits", "progress", "off"] = Field(
         default="edits", description="While a turn runs: the text as it grows, what its tools do, or nothing."
@@ -23,7 +21,6 @@ class MatrixSettings(TransportSection):
         default=True, description="Mark messages that ended in another way than an answer."
     )
     typing: bool = Field(default=True, description="Show that the bot has read a message, and is typing.")
-    feedback: bool = Field(default=False, description="👍 and 👎 on an answer are kept in the audit.")
     bots: Names = Field(default=(), description="Ids of other bots that it answers when they mention it.")
 
 

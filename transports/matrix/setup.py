@@ -1,49 +1,59 @@
-"""Matrix: a homeserver, and the access token of an account that is the bot's own."""
+"""Matrix: a homeserver, and an account of its own there, of which a token is kept."""
 
 from __future__ import annotations
 
+import logging
 import re
 
 from bot.config.settings import Settings
+from bot.config.transports import TransportSection
 from bot.host.setup import Form, Members, PlatformSetup, Screen, Token
+from bot.ports.config_error import ConfigInvalid
+from transports.matrix.settings import MatrixSettings
 
 CLIENT = "https://app.element.io"
-LOGIN = (
-    'curl -X POST HOMESERVER/_matrix/client/v3/login -d \'{"type": "m.login.password", "identifier": '
-    '{"type": "m.id.user", "user": "NAME"}, "password": "…", "initial_device_display_name": "Threadfast"}\''
-)
 TOKEN = "a Matrix access token"  # noqa: S105 - its name
+ADDRESS = "Matrix: address of the homeserver that has the account."
+FORM = Form(TOKEN, re.compile(r"(?:syt|mct|mat)_[\w~+/=-]{8,}|MDAx[\w~+/=-]{20,}"), is_certain=False)
+PERSON = re.compile(r"@[^\s:@]{1,250}:[^\s@]{1,250}")
+PEOPLE = Members(PERSON, "@ann:example.org", "in Element, at your picture", "everyone there")
 
 
 def _guide(screen: Screen, _: Settings, __: str) -> None:
-    screen.title("Matrix", "an account of its own, and one token")
-    screen.steps(
-        [
-            ("Make an account for the bot on your homeserver, in any client, such as app.element.io", CLIENT),
-            (f"Log in once more for a token that only the bot uses: {LOGIN}", ""),
-            (
-                "Copy access_token from the answer. Do not log in again at each start: the token is the device.",
-                "",
-            ),
-        ]
-    )
+    screen.title("Matrix", "an account of the bot's own")
+    steps = [
+        ("Register an account for the bot on your homeserver, in any app, such as app.element.io", CLIENT),
+        ("Log out there: the bot logs in here once, as a device of its own, and keeps that.", ""),
+    ]
+    screen.steps(steps)
 
 
-def _hello(settings: Settings) -> str:
-    return f"In Matrix, invite {settings.name} to a room, or write to it directly: hello"
+def _hello(_: Settings) -> str:
+    return "In Matrix, write to its account directly, or invite it to a room and mention it: hello"
+
+
+async def _log_in(given: TransportSection, name: str, password: str) -> str:
+    """Return the token of a new device. Raises `ConfigInvalid`."""
+    import aiohttp  # noqa: PLC0415 - `threadfast --help` needs no network
+    from nio import AsyncClient, LoginResponse  # noqa: PLC0415
+
+    assert isinstance(given, MatrixSettings)
+    logging.getLogger("nio").setLevel(logging.CRITICAL)  # what it says is said here
+    client = AsyncClient(given.homeserver.rstrip("/"), name)
+    try:
+        answer = await client.login(password, "Threadfast")
+    except (aiohttp.ClientError, OSError) as error:
+        raise ConfigInvalid(f"{given.homeserver} cannot be asked: {type(error).__name__}.") from error
+    finally:
+        await client.close()
+    if not isinstance(answer, LoginResponse):
+        raise ConfigInvalid(
+            f"The homeserver does not log it in: {answer.message}. Correct the name and password."
+        )
+    return str(answer.access_token)
 
 
 SETUP = PlatformSetup(
-    title="Matrix",
-    tokens=(Token("token", TOKEN, "access token", "MATRIX_TOKEN"),),
-    forms=(Form(TOKEN, re.compile(r"(?:syt|mct|mat|MDAx)[\w.~+/=-]{8,}"), is_certain=False),),
-    addresses={"homeserver": "Matrix: address of the homeserver that has the account."},
-    guide=_guide,
-    people=Members(
-        re.compile(r"@[^\s:@]{1,250}:[^\s@]{1,250}"),
-        "@ann:example.org",
-        "in Element, your picture at the top left",
-        "everyone who can invite it",
-    ),
-    hello=_hello,
-)
+    "Matrix", [Token("token", TOKEN, "access token", "MATRIX_TOKEN")], [FORM], PEOPLE, _guide, _hello,
+    addresses={"homeserver": ADDRESS}, asks=["homeserver"], log_in=_log_in,
+)  # fmt: skip

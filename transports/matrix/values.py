@@ -1,4 +1,4 @@
-"""Matrix's ids in ours, rooms, and what stands in a post of the bot; pure.
+"""Matrix's ids in ours, rooms, and what stands in an event; pure.
 
 Ids of rooms and events may contain a colon, which ours may not: they are percent-encoded there.
 """
@@ -6,7 +6,7 @@ Ids of rooms and events may contain a colon, which ours may not: they are percen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -17,7 +17,7 @@ Event: TypeAlias = "Mapping[str, Any]"
 """An event as the homeserver sends it, decrypted if that was possible. Anybody may have written its content."""
 
 MARK = "org.threadfast.post"
-"""The field in the content of the bot's posts that says which post it is a part of."""
+"""The field in the content of the bot's messages that says of which post each is a part."""
 
 
 def encoded(id_: str) -> str:
@@ -25,8 +25,7 @@ def encoded(id_: str) -> str:
     return quote(id_, safe="!$@")
 
 
-def decoded(id_: str) -> str:
-    return unquote(id_)
+decoded = unquote
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +33,24 @@ class Me:
     """The bot's account. ``name`` is its display name."""
 
     id: str
-    device: str
     name: str
-
-    @property
-    def server(self) -> str:
-        return self.id.partition(":")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A room, as ``transport`` serves it. It is ``direct`` if there is only one person beside the bot."""
+    """A room of ``server``, as ``transport`` serves it. It is ``direct`` if it is the bot's and one person's."""
 
     id: str
     transport: str
     server: str
-    direct: bool = False
-    encrypted: bool = False
+    direct: bool
+    encrypted: bool
 
     def thread(self, root: str = "") -> ThreadId:
         """Return the conversation below an event. A direct room is one itself."""
         channel = encoded(self.id)
-        own = channel if self.direct else ""
-        return ThreadId(self.transport, encoded(self.server), channel, encoded(root) or own)
+        below = encoded(root) or (channel if self.direct else "")
+        return ThreadId(self.transport, encoded(self.server), channel, below)
 
 
 def room_of(thread: ThreadId) -> str:
@@ -68,66 +62,49 @@ def root_of(thread: ThreadId) -> str:
     return "" if thread.root == thread.channel else decoded(thread.root)
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What a message of the bot is: a part of the post with this key, the first one is 1; ``final`` if it stays.
+def mark(key: str, part: int, *, final: bool, choices: Mapping[str, str], of: int = 1) -> dict[str, Any]:
+    """Return what says that a message is this part *of* so many of a post. It is ``final`` if it stays.
 
-    ``of`` says how many parts there are, so that a whole post is known as one. ``choices`` are commands by the reaction that stands for each.
+    *choices* are commands by the reaction that stands for each. Nobody can tell the key from it.
     """
-
-    key: str
-    part: int = 1
-    final: bool = True
-    of: int = 1
-    choices: Mapping[str, str] = field(default_factory=dict)
-
-    def content(self) -> dict[str, Any]:
-        return {
-            "key": key_digest(self.key),
-            "part": self.part,
-            "of": self.of,
-            "final": self.final,
-            "choices": {**self.choices},
-        }
+    about = {"key": digest("matrix", key), "part": part, "of": of}
+    return {**about, "final": final, "choices": dict(choices)}
 
 
-def key_digest(key: str) -> str:
-    """Return what stands for a key in the room: it tells nothing about the key."""
-    return digest("matrix", key)
-
-
-def transaction(key: str, *words: object) -> str:
+def transaction(*words: object) -> str:
     """Return the id of a request. The homeserver answers a second request with the same id as the first one."""
-    return digest("transaction", key, *map(str, words))
+    return digest("transaction", *map(str, words))
 
 
 def mark_of(event: Event) -> Mapping[str, Any]:
-    """Return the newest mark in a message of the bot; empty if it has none."""
-    for content in (newest_content(event), content_of(event)):
-        if isinstance(mark := content.get(MARK), dict):
-            return mark
-    return {}
+    """Return the newest mark in a message, empty if it has none."""
+    return fields(newest_content(event), MARK)
 
 
 def content_of(event: Event) -> Mapping[str, Any]:
-    content = event.get("content")
-    return content if isinstance(content, dict) else {}
+    return fields(event, "content")
 
 
 def newest_content(event: Event) -> Mapping[str, Any]:
     """Return the content of a message after its last edit, as far as the homeserver told."""
-    edit = fields(fields(fields(event, "unsigned"), "m.relations"), "m.replace")
-    return fields(content_of(edit), "m.new_content") or content_of(event)
+    return fields(content_of(edit_of(event)), "m.new_content") or content_of(event)
+
+
+def edit_of(event: Event) -> Mapping[str, Any]:
+    return fields(fields(fields(event, "unsigned"), "m.relations"), "m.replace")
 
 
 def fields(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return the object in a field, empty if there is none."""
-    value = of.get(name)
-    return value if isinstance(value, dict) else {}
+    return value if isinstance(value := of.get(name), dict) else {}
+
+
+def text(of: Mapping[str, Any], name: str) -> str:
+    """Return the text in a field, a blank if there is none."""
+    return value if isinstance(value := of.get(name), str) else ""
 
 
 def relation(event: Event, kind: str) -> str:
     """Return the event that this one has a relation of a *kind* to, or a blank."""
     related = fields(content_of(event), "m.relates_to")
-    target = related.get("event_id")
-    return target if related.get("rel_type") == kind and isinstance(target, str) else ""
+    return text(related, "event_id") if related.get("rel_type") == kind else ""

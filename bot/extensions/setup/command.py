@@ -31,6 +31,8 @@ class InitCommand(click.Command):
         for setup in setups.values():
             for token in setup.tokens:
                 about = f"{setup.title}: file that holds the {token.title}."
+                if token.name in options:  # several platforms have a token of this name
+                    about = f"{cast('click.Option', options[token.name]).help} {about}"
                 options[token.name] = click.Option([token.option], default=None, type=_file, help=about)
             for name, about in setup.addresses.items():
                 options[name] = click.Option([f"--{name.replace('_', '-')}"], default="", help=about)
@@ -144,7 +146,8 @@ def _options(
         raise click.UsageError("--free and --price exclude each other")
     if flags["price"] and not price_of(str(flags["price"])):
         raise click.UsageError("--price: write two numbers, such as 0.50/1.50")
-    paths = {token.name: flags.pop(f"{token.name}_file") for one in setups.values() for token in one.tokens}
+    tokens = {token.name for one in setups.values() for token in one.tokens}
+    paths = {name: flags.pop(f"{name}_file") for name in tokens}
     files = {name: path for name, path in paths.items() if isinstance(path, Path)}
     named = {name for one in setups.values() for name in one.addresses}
     addresses = {name: url for name in named if (url := str(flags.pop(name)))}

@@ -12,6 +12,7 @@ import anyio
 from pydantic import JsonValue
 
 from bot.config.settings import Settings
+from bot.config.transports import served
 from bot.extensions.setup import tokens
 from bot.extensions.setup.dialog import SetupScreen
 from bot.extensions.setup.draft import SettingsDraft
@@ -103,8 +104,11 @@ class PlatformDraft:
     def _get(self) -> None:
         if self._screen.interactive:
             self._setup.guide(self._screen, self._settings, self._name)
+            for key in self._setup.asks:
+                self._ask_address(key)
             for token in self._missing():
-                self._ask(token)
+                if not self._log_in(token):
+                    self._ask(token)
         elif self._options.yes:
             piped = {tokens.kind(word): word for word in tokens.words(read_piped(len(self._missing())))}
             for token in self._missing():
@@ -116,6 +120,29 @@ class PlatformDraft:
             )
             hint = "" if self._options.yes else "; or add --yes and pipe it in, a line each"
             raise ConfigInvalid(f"{self._setup.title} needs the {names}{hint}. Nothing was changed.")
+
+    def _ask_address(self, key: str) -> None:
+        def read(address: str) -> None:
+            self._draft.put(address, *self._at(key), option=self._setup.addresses[key])
+
+        if key not in self._options.addresses:
+            default = str(getattr(served(self._settings)[self._name], key))
+            about = self._setup.addresses[key].removeprefix(f"{self._setup.title}: ").rstrip(".")
+            self._screen.ask(about.capitalize(), read, default)
+
+    def _log_in(self, token: Token) -> bool:
+        """Log in for a token with a name and a password. Returns False if the person has a token."""
+        if (log_in := self._setup.log_in) is None:
+            return False
+        name = self._screen.ask("Name of its account, empty to paste a token", str)
+
+        def enter(password: str) -> None:
+            given = served(self._settings)[self._name]
+            self._take(token, anyio.run(log_in, given, name, password), "")
+
+        if name:
+            self._screen.ask("Its password (hidden, not kept)", enter, hidden=True)
+        return bool(name)
 
     def _ask(self, token: Token) -> None:
         def secret(pasted: str) -> str:

@@ -24,6 +24,7 @@ SETTINGS = {
     "skills": ({"tools": {"enabled": ["files", "skills"]}}, "tools.enabled[1]: skills"),
     "voice": ({"transcription": {"model": "openai/whisper-1"}}, "transcription"),
     "discord": ({"transports": {"discord": {}}}, "transports.discord"),
+    "matrix": ({"transports": {"matrix": {}}}, "transports.matrix"),
     "slack": ({"transports": {"slack": {}, "sales": {"kind": "slack"}}}, "transports.slack"),
     "web": ({"transports": {"web": {}}}, "transports.web"),
     "schedule": ({"tools": {"enabled": ["files", "schedule"]}}, "tools.enabled[1]: schedule"),
