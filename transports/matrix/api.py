@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote, urlencode
@@ -31,18 +32,13 @@ CLIENT, NEWER = "/_matrix/client/v3", "/_matrix/client/v1"
 WITHIN_S, UPLOAD_WITHIN_S = 30.0, 300.0
 """How long a request may take, and an upload. A sync waits for news as long as a request."""
 PAGE = 100
-MOST_BYTES = 20_000_000
-"""Of one answer."""
-NOTHING: Mapping[str, Any] = {"types": []}
-FILTER: Mapping[str, Any] = {
-    "presence": NOTHING,
-    "account_data": NOTHING,
-    "room": {"ephemeral": NOTHING, "account_data": NOTHING, "timeline": {"limit": 50}},
-}
-REFUSED = (
-    "The homeserver does not accept the access token, or it belongs to no device. Log in again for a new one: "
-    "`threadfast init matrix` says how."
-)
+NOTHING = {"types": list[str]()}
+ROOM = {"ephemeral": NOTHING, "account_data": NOTHING, "timeline": {"limit": 50}}
+FILTER = {"presence": NOTHING, "account_data": NOTHING, "room": ROOM}
+REFUSED = "The homeserver does not accept the access token, or it has no device: run `threadfast init matrix` again."
+
+Fields = Mapping[str, Any]
+Page = tuple[list[Event], str]
 
 
 class Api:
@@ -91,7 +87,7 @@ class Api:
     async def sync(self, since: str, *, full: bool) -> nio.SyncResponse:
         """Wait for news since a token, at most half a minute. *full*: tell all about the rooms, at once."""
         self._nio.next_batch = ""  # what could not be stored comes again, and nio would skip it
-        sync = self._nio.sync(0 if full else int(WITHIN_S * 1000), dict(FILTER), since or None, full)
+        sync = self._nio.sync(0 if full else int(WITHIN_S * 1000), FILTER, since or None, full)
         answer: nio.SyncResponse = await self._answer("sync", sync, 3 * WITHIN_S)
         self._knows_rooms.set()
         return answer
@@ -100,21 +96,16 @@ class Api:
         """Do what the encryption needs after a sync. What fails is needed again after the next one."""
         client = self._nio
         users = client.get_users_for_key_claiming() if client.should_claim_keys else {}
-        calls = {
-            client.keys_upload: client.should_upload_keys,
-            client.keys_query: client.should_query_keys,
-            lambda: client.keys_claim(users): users,
-            client.send_to_device_messages: client.outgoing_to_device_messages,
-        }
-        for call in [call for call, needed in calls.items() if needed]:
+        calls = [client.keys_upload] if client.should_upload_keys else []
+        calls += [client.keys_query] if client.should_query_keys else []
+        calls += [partial(client.keys_claim, users)] if users else []
+        for call in (*calls, client.send_to_device_messages):
             try:
                 await self._answer("keys", call())
             except PostFailed as error:
                 log.warning("matrix.keys_failed: %s", error)
 
-    async def send(
-        self, room: str, content: Mapping[str, Any], txn: str, kind: str = "m.room.message"
-    ) -> str:
+    async def send(self, room: str, content: Fields, txn: str, kind: str = "m.room.message") -> str:
         """Send an event, encrypted where the room is, and return its id: the same one for the same *txn*."""
         with anyio.move_on_after(WITHIN_S):
             await self._knows_rooms.wait()  # which ones are encrypted
@@ -133,32 +124,20 @@ class Api:
         except TransportRejected:
             return {}
 
-    async def events(
-        self, room: str, root: str = "", start: str = "", to: str = ""
-    ) -> tuple[list[Event], str]:
-        """Return a page of a room's events, or of those in a thread, newest first, and where the next one starts."""
-        path = (
-            f"{NEWER}/rooms/{quote(room)}/relations/{quote(root)}/m.thread"
-            if root
-            else in_room(room, "messages")
-        )
-        query = {
-            "dir": "b",
-            "limit": PAGE,
-            **({"from": start} if start else {}),
-            **({"to": to} if to else {}),
-        }
+    async def events(self, room: str, root: str = "", start: str = "", to: str = "") -> Page:
+        """Return events of a room, or of a thread in it, newest first, and where the next page starts."""
+        path = in_room(room, *(("relations", root, "m.thread") if root else ("messages",)))
+        path, bounds = path.replace(CLIENT, NEWER) if root else path, {"from": start, "to": to}
+        query = {"dir": "b", "limit": PAGE} | {name: value for name, value in bounds.items() if value}
         page = await self.call("GET", f"{path}?{urlencode(query)}")
         found = [self._readable(room, event) for event in page.get("chunk") or ()]
         return found, str(page.get("next_batch" if root else "end") or "") if found else ""
 
     async def direct_room(self, person: str) -> str:
         """Return a room with a person alone, a new one if there is none."""
-        rooms = (
-            id_ for id_, room in self._nio.rooms.items() if person in room.users and self.room(id_).direct
-        )
-        if found := next(rooms, None):
-            return str(found)
+        shared = (str(id_) for id_, room in self._nio.rooms.items() if person in room.users)
+        if found := next((id_ for id_ in shared if self.room(id_).direct), ""):
+            return found
         body = {"invite": [person], "is_direct": True, "preset": "trusted_private_chat"}
         made = str((await self.call("POST", f"{CLIENT}/createRoom", body))["room_id"])
         self._nio.rooms.setdefault(made, nio.MatrixRoom(made, self.me.id))
@@ -171,7 +150,7 @@ class Api:
             answer, keys = await self._answer("upload", sending, UPLOAD_WITHIN_S)
         return {"file": {**keys, "url": answer.content_uri}} if keys else {"url": answer.content_uri}
 
-    async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def call(self, method: str, path: str, body: Fields | None = None) -> dict[str, Any]:
         """Make a request and return the object in the answer. Raises `PostFailed`."""
         headers = {"Authorization": f"Bearer {self._nio.access_token}", "Content-Type": "application/json"}
         what = path.partition("?")[0].rpartition("/" if method == "GET" else "rooms/")[2]
@@ -179,7 +158,7 @@ class Api:
             with anyio.fail_after(WITHIN_S):
                 data = None if body is None else json.dumps(body)
                 async with await self._nio.send(method, path, data, headers) as response:
-                    answer = json.loads(await response.content.read(MOST_BYTES) or b"{}")
+                    answer = json.loads(await response.read())
         except (aiohttp.ClientError, OSError, ValueError) as error:  # a proxy in between answers in HTML
             raise TransportUnavailable(f"{what}: {type(error).__name__}", maybe_posted=True) from None
         found: dict[str, Any] = answer if isinstance(answer, dict) else {}
@@ -229,7 +208,7 @@ def is_locked(event: Event) -> bool:
 
 
 def in_room(room: str, *path: str) -> str:
-    return "/".join((f"{CLIENT}/rooms", *map(quote, (room, *path))))
+    return "/".join((f"{CLIENT}/rooms", *(quote(part, safe="") for part in (room, *path))))
 
 
 @asynccontextmanager

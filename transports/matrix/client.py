@@ -88,9 +88,8 @@ class Matrix(Client[Options, Api, _Connection]):
     _files: aiohttp.ClientSession
 
     def link(self, thread: ThreadId) -> str:
-        return "/".join(
-            ["https://matrix.to/#", *map(quote, filter(None, (room_of(thread), root_of(thread))))]
-        )
+        places = filter(None, (room_of(thread), root_of(thread)))
+        return "/".join(["https://matrix.to/#", *(quote(place, safe="") for place in places)])
 
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
         """See `Transport.earlier`. A direct room is one conversation, of which the bot has all."""
@@ -108,11 +107,8 @@ class Matrix(Client[Options, Api, _Connection]):
         last = ids.index(decoded(after)) if after and decoded(after) in ids else len(ids)
         if any(map(is_locked, lines[first:last])):
             self.count_unread("encrypted")
-        names = partial(api.name_of, room)
-        found = (
-            parse_spoken(event, api.me, names(text(event, "sender"))) for event in reversed(lines[first:last])
-        )
-        spoken = [line for line in found if line]
+        said = [(event, api.name_of(room, text(event, "sender"))) for event in reversed(lines[first:last])]
+        spoken = [line for event, name in said if (line := parse_spoken(event, api.me, name))]
         return Earlier(tuple(spoken[-MOST_LINES:]), max(0, len(spoken) - MOST_LINES))
 
     @asynccontextmanager

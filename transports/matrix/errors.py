@@ -15,9 +15,8 @@ def failure(what: str, status: int, code: str, message: str, retry_ms: object = 
     """
     told = f"{what}: {status} {code} {message}"[:300]
     if status == 429 or code == "M_LIMIT_EXCEEDED":
-        return TransportRateLimited(
-            told, retry_after=retry_ms / 1000 if isinstance(retry_ms, int) else ASK_AGAIN_S
-        )
+        wait_s = retry_ms / 1000 if isinstance(retry_ms, int) else ASK_AGAIN_S
+        return TransportRateLimited(told, retry_after=wait_s)
     if status >= 500 or not code:
         return TransportUnavailable(told, maybe_posted=True)
     refused = TransportRejected(told)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NO_NIO = 'Matrix needs more packages: pip install "threadfast[matrix]".'
 ONE_MACHINE = (
-    'Matrix needs the store "files", since the keys of encrypted rooms are on one machine: leave it out.'
+    'Matrix needs the store "files", as the keys of encrypted rooms are on one machine: leave it out.'
 )
 
 
@@ -41,10 +41,8 @@ def _open(host: TransportHost) -> Matrix:
         return access.may_use(Author(person), room.thread())
 
     token = resolve_secret(host.given.token, host.environ)
-    options, offload = (
-        Options(host.given, token, settings.recovery.max_age_s, may_invite),
-        anyio.to_thread.run_sync,
-    )
+    options = Options(host.given, token, settings.recovery.max_age_s, may_invite)
+    offload = anyio.to_thread.run_sync
     transport = Matrix(options, settings.data, disk=PosixDisk(), offload=offload, now=utc_now, name=host.name)
     transport.open_state = partial(host.storage.states.open, f"{host.name}-sync", SyncState())
     transport.count_unread = host.count_unread

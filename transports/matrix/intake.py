@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -35,7 +36,6 @@ from transports.matrix.values import (
     content_of,
     encoded,
     fields,
-    mark,
     mark_of,
     newest_content,
     relation,
@@ -122,9 +122,7 @@ class Intake:
             found += page
             if not start or any(map(self._lets_in, page)):
                 return found[::-1]
-        log.warning(
-            "catch_up.given_up: what was missed in %s before %d events stays unread", room, len(found)
-        )
+        log.warning("catch_up.given_up: what was missed in %s before %d events", room, len(found))
         return found[::-1]
 
     def _lets_in(self, event: Event) -> bool:
@@ -158,9 +156,7 @@ class Intake:
         self._count_unread("encrypted")
         if room not in self._told and event.get("sender") != self._api.me.id:
             self._told.add(room)
-            content = render.content(
-                LOCKED, mark(event_id, 1, final=True, choices={}), relation(event, "m.thread")
-            )
+            content = render.content(LOCKED, {}, relation(event, "m.thread"))
             await self._api.send(room, content, transaction(event_id, "locked"))
         return True
 
@@ -172,7 +168,7 @@ class Intake:
             target = text(event, "redacts") or text(content_of(event), "redacts")
             await self._sink(Deleted(encoded(target), self._threads.get(target) or room.thread(target)))
         elif kind == "m.reaction":
-            await self._take_reaction(event, room, sender)
+            await self._take_reaction(event, room)
         elif kind == "m.room.tombstone":
             await self._join(text(content_of(event), "replacement_room"))
         elif edited:
@@ -181,19 +177,18 @@ class Intake:
             await self._take_message(event, room)
 
     async def _take_message(self, event: Event, room: Room) -> None:
-        name, stale = self._api.name_of(room.id, text(event, "sender")), self._age(event) > self._max_age
-        parse = partial(parse_message, event, room, self._api.me, self._bots, name, stale=stale)
-        incoming = parse()
-        if incoming and (target := replied_to(event)):
-            said = await self._api.event(room.id, target)
-            words = words_of(said, newest_content(said))
-            incoming = (
-                parse(quoted=f"{self._api.name_of(room.id, text(said, 'sender'))}: {words}")
-                if words
-                else incoming
-            )
-        if incoming:
-            await self._hand_over(incoming, text(event, "event_id"))
+        if (incoming := parse_message(event, room, self._api.me, self._bots)) is None:
+            return
+        author, stale = self._author(event, room), self._age(event) > self._max_age
+        said = await self._api.event(room.id, target) if (target := replied_to(event)) else {}
+        words = words_of(said, newest_content(said))
+        quoted = f"{self._author(said, room).name}: {words}" if words else ""
+        incoming = replace(incoming, author=author, stale=stale, quoted=quoted)
+        await self._hand_over(incoming, text(event, "event_id"))
+
+    def _author(self, event: Event, room: Room) -> Author:
+        sender = text(event, "sender")
+        return Author(sender, self._api.name_of(room.id, sender))
 
     async def _take_edit(self, edit: Event, room: Room, target: str) -> None:
         """Hand over an edit. One that calls the bot for the first time makes the message one to it."""
@@ -205,15 +200,16 @@ class Intake:
         words = words_of({"type": "m.room.message"}, new)
         await self._sink(Edited(encoded(target), thread, without_name(words, self._api.me)))
 
-    async def _take_reaction(self, event: Event, room: Room, sender: str) -> None:
+    async def _take_reaction(self, event: Event, room: Room) -> None:
         target, sign = relation(event, "m.annotation"), text(fields(content_of(event), "m.relates_to"), "key")
         posted = await self._api.event(room.id, target)
         marked = mark_of(posted) if posted.get("sender") == self._api.me.id else {}
         stops = "/stop" if sign.startswith("🛑") and marked.get("final") is False else ""
         if command := stops or text(fields(marked, "choices"), sign):
-            thread = room.thread(relation(posted, "m.thread") or (not room.direct and target) or "")
-            author, event_id = Author(sender, self._api.name_of(room.id, sender)), text(event, "event_id")
-            await self._hand_over(Incoming(encoded(event_id), thread, author, command), event_id)
+            thread = room.thread(relation(posted, "m.thread") or ("" if room.direct else target))
+            event_id = text(event, "event_id")
+            incoming = Incoming(encoded(event_id), thread, self._author(event, room), command)
+            await self._hand_over(incoming, event_id)
 
     async def _hand_over(self, incoming: Incoming, event_id: str) -> None:
         if self._loop_guard.admits(incoming):

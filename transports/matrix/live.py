@@ -63,12 +63,8 @@ class LiveDraft:
     """A message of it is found by the key of its post, also one that was sent without an answer."""
 
     def __init__(self, thread: ThreadId, message_id: str, posting: Posting, *, shows_text: bool) -> None:
-        self._thread, self._message_id, self._posting, self._shows_text = (
-            thread,
-            message_id,
-            posting,
-            shows_text,
-        )
+        self._thread, self._message_id, self._posting = thread, message_id, posting
+        self._shows_text = shows_text
         self._key = message_key(thread, message_id)
         self._text, self._step, self._stages, self._waiting = "", 0, "", ""
         self._tools, self._changed, self._over = RunningTools(), anyio.Event(), anyio.Event()
@@ -132,9 +128,8 @@ class LiveDraft:
     async def _update(self) -> float:
         """Show what is new, and return how long to wait before the next edit."""
         now = self._waiting or self._tools.words
-        page = "\n\n".join(
-            filter(None, (self._text.strip(), self._stages, now and f"*{render.plain(now)}…*"))
-        )
+        parts = self._text.strip(), self._stages, now and f"*{render.plain(now)}…*"
+        page = "\n\n".join(filter(None, parts))
         if page in ("", self._shown):
             return EVERY_S
         try:

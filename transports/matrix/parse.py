@@ -39,40 +39,17 @@ _FALLBACK = re.compile(r"\A(?:> [^\n]*\n)+\n")
 _PILL = re.compile(r"https://matrix\.to/#/(?:@|%40)([^\s\"'<>?)]+)")
 
 
-def parse_message(
-    event: Event,
-    room: Room,
-    me: Me,
-    bots: Collection[str],
-    name: str = "",
-    *,
-    quoted: str = "",
-    stale: bool = False,
-) -> Incoming | None:
-    """Return a message to the bot, or None for any other. Never raises.
-
-    *name* is the author's, and *quoted* what the message replies to. *bots* may write to this one.
-    """
+def parse_message(event: Event, room: Room, me: Me, bots: Collection[str]) -> Incoming | None:
+    """Return a message to the bot, or None for any other. Never raises. *bots* may write to this one."""
     id_, sender, content = text(event, "event_id"), text(event, "sender"), newest_content(event)
     via = _via(event, content, room, me)
     is_program = content.get("msgtype") == "m.notice" or sender in bots
-    if (
-        via is None
-        or not id_
-        or sender == me.id
-        or (is_program and not (sender in bots and via == "mention"))
-    ):
-        return None
+    may_speak = sender != me.id and (not is_program or (sender in bots and via == "mention"))
     said, files = without_name(words_of(event, content), me), files_of(id_, content)
-    if not (said or quoted or files):
+    if via is None or not id_ or not may_speak or not (said or files):
         return None
-    thread, author = (
-        room.thread(relation(event, "m.thread") or (not room.direct and id_) or ""),
-        Author(sender, name),
-    )
-    return Incoming(
-        encoded(id_), thread, author, said, sent_at(event), via=via, files=files, stale=stale, quoted=quoted
-    )
+    thread = room.thread(relation(event, "m.thread") or ("" if room.direct else id_))
+    return Incoming(encoded(id_), thread, Author(sender), said, sent_at(event), via=via, files=files)
 
 
 def parse_spoken(event: Event, me: Me, name: str) -> Spoken | None:

@@ -33,13 +33,8 @@ def pages(text: str) -> list[str]:
 
 def content(text: str, mark: Mapping[str, Any], root: str = "", reply_to: str = "") -> dict[str, Any]:
     """Return the content of a message, in the thread below *root*. It calls nobody."""
-    shown = {
-        "msgtype": "m.text",
-        "body": text,
-        "format": "org.matrix.custom.html",
-        "formatted_body": html(text),
-    }
-    return {**shown, "m.mentions": {}, MARK: mark, **in_thread(root, reply_to)}
+    formatted = {"format": "org.matrix.custom.html", "formatted_body": html(text), "m.mentions": {}}
+    return {"msgtype": "m.text", "body": text, **formatted, MARK: mark, **in_thread(root, reply_to)}
 
 
 def in_thread(root: str, reply_to: str = "") -> dict[str, Any]:

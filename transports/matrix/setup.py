@@ -15,12 +15,8 @@ CLIENT = "https://app.element.io"
 TOKEN = "a Matrix access token"  # noqa: S105 - its name
 ADDRESS = "Matrix: address of the homeserver that has the account."
 FORM = Form(TOKEN, re.compile(r"(?:syt|mct|mat)_[\w~+/=-]{8,}|MDAx[\w~+/=-]{20,}"), is_certain=False)
-PEOPLE = Members(
-    re.compile(r"@[^\s:@]{1,250}:[^\s@]{1,250}"),
-    "@ann:example.org",
-    "in Element, at your picture",
-    "everyone there",
-)
+PERSON = re.compile(r"@[^\s:@]{1,250}:[^\s@]{1,250}")
+PEOPLE = Members(PERSON, "@ann:example.org", "in Element, at your picture", "everyone there")
 
 
 def _guide(screen: Screen, _: Settings, __: str) -> None:
