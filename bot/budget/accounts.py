@@ -15,17 +15,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Protocol
 
-from bot.budget.budgets import (
-    Budgets,
-    Call,
-    Commit,
-    Grant,
-    Key,
-    Level,
-    Pace,
-    Policy,
-    scope_of,
-)
+from bot.budget.budgets import Budgets, Call, Commit, Grant, Key, Level, Pace, Policy, scope_of
 from bot.budget.money import dollars, usd
 from bot.config.settings import Budget
 from bot.ports.model import Usage

@@ -48,11 +48,7 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
 @click.option("--schema", type=click.Path(path_type=Path), help="A file with the JSON Schema of the answer.")
 @click.option("--model", default="", help="The model to ask, as provider/model.")
 @click.option(
-    "--file",
-    "files",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="Send a file; repeat for more.",
+    "--file", "files", type=click.Path(path_type=Path), multiple=True, help="Send a file; repeat for more."
 )
 @click.option("--thread", default="", help="The conversation to continue; by default a new one.")
 @folder_options

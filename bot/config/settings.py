@@ -53,8 +53,7 @@ Secret = Annotated[
 ]
 ModelName = Annotated[str, matches(MODEL_NAME, 'must be "provider/model"')]
 Url = Annotated[
-    str,
-    matches(WEB_ADDRESS, "must be a plain http(s) or ws(s) address, with no user, query or fragment"),
+    str, matches(WEB_ADDRESS, "must be a plain http(s) or ws(s) address, with no user, query or fragment")
 ]
 Name = Annotated[str, matches(PLAIN, "must be some text, without control characters"), Field(max_length=200)]
 Text = Annotated[

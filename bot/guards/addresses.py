@@ -36,7 +36,7 @@ _LOCAL: dict[str, tuple[str, ...]] = {  # addresses of hosts that an operator ma
     "a carrier's private address": ("100.64.0.0/10",),
 }
 _REST: dict[str, tuple[str, ...]] = {  # all of IPv6 but 2000::/3, the part assigned so far
-    "a reserved address": ("::/3", "4000::/2", "8000::/1"),
+    "a reserved address": ("::/3", "4000::/2", "8000::/1")
 }
 _NETWORKS = tuple(
     (ipaddress.ip_network(network), reason, table is _LOCAL)

@@ -75,8 +75,7 @@ def load(settings_file: Path | None, data: Path | None = None, *, only_looks: bo
             refuse(str(error))
         click.echo(f"settings: {error}", err=True)
         click.echo(
-            "Continuing with --data and defaults. Only text that looks like a secret is masked.",
-            err=True,
+            "Continuing with --data and defaults. Only text that looks like a secret is masked.", err=True
         )
         loaded = read(None, environ=os.environ)
     if data is None:

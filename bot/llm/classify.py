@@ -220,9 +220,7 @@ RULES = (
     ),
     Rule(ReasoningUnsupported, statuses=frozenset({400, 422, None}), words=_REASONING),
     Rule(
-        PartRefused,
-        statuses=REFUSING,
-        means=lambda fault, _: refusal_of(fault.text, fault.body) is not None,
+        PartRefused, statuses=REFUSING, means=lambda fault, _: refusal_of(fault.text, fault.body) is not None
     ),
     Rule(
         PaymentRequired,

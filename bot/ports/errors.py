@@ -290,12 +290,7 @@ class ToolError(BrainError):
     code = "tool_failed"
 
     def __init__(
-        self,
-        message: str = "",
-        *,
-        suggestion: str = "",
-        partial: JsonValue = None,
-        origin: str = "",
+        self, message: str = "", *, suggestion: str = "", partial: JsonValue = None, origin: str = ""
     ) -> None:
         super().__init__(message)
         self.suggestion, self.partial, self.origin = suggestion, partial, origin

@@ -37,15 +37,7 @@ from bot.config.settings import RecoveryChoice
 from bot.ports.errors import SignInNeeded, ToolError
 from bot.ports.tool import Arguments, Tool, ToolContext
 from bot.tools.gate import LEAVE, Choice, Permits
-from bot.tools.questions import (
-    DurableQuestions,
-    Failure,
-    Prompt,
-    call_key,
-    need_choice,
-    options_of,
-    place_of,
-)
+from bot.tools.questions import DurableQuestions, Failure, Prompt, call_key, need_choice, options_of, place_of
 from bot.tools.quote import plain_line, quote
 from threads.model import Answer, ThreadId
 from threads.scheduled_messages import due_of
@@ -276,12 +268,7 @@ def _prompt(
     return Prompt(
         "recovery",
         wording.tool_failed(
-            tool.name,
-            error.code,
-            quote(subject) if subject else "",
-            risky=risky,
-            other=other,
-            repair=repair,
+            tool.name, error.code, quote(subject) if subject else "", risky=risky, other=other, repair=repair
         ),
         labels,
         other,

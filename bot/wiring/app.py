@@ -129,13 +129,7 @@ async def serve(
         async with (
             aclosing(SharedHttp(settings.ca_file)) as http,
             open_tool_set(
-                settings,
-                environ,
-                resources,
-                storage,
-                can=can,
-                is_admin=access.is_admin,
-                post=post,
+                settings, environ, resources, storage, can=can, is_admin=access.is_admin, post=post
             ) as tool_set,
             leaving(store),
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),

@@ -50,11 +50,7 @@ def observe_run(run: Run, observing: Observing) -> Run:
 
 def observe_outcome(observing: Observing, pending: PendingMessage, end: Settled) -> None:
     """Report a message's outcome, once it is durable."""
-    ids = {
-        "thread_id": end.thread_id,
-        "message_id": end.message_id,
-        "correlation_id": pending.reference,
-    }
+    ids = {"thread_id": end.thread_id, "message_id": end.message_id, "correlation_id": pending.reference}
     observing.settled(pending.incoming.thread.transport, end.outcome, _took(pending, end), ids)
 
 

@@ -35,14 +35,7 @@ COMPACT_ABOVE = 16_000_000
 class FileJournal:
     """The journal of one data folder. Construct, `open`, then keep `run` going in a task."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        path: Path,
-        *,
-        offload: Offload,
-        now: Callable[[], datetime],
-    ) -> None:
+    def __init__(self, disk: Disk, path: Path, *, offload: Offload, now: Callable[[], datetime]) -> None:
         self.ledger = Ledger()
         self._disk, self._path, self._offload, self._now = disk, path, offload, now
         self._file: File | None = None

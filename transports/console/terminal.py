@@ -39,16 +39,7 @@ from rich.cells import set_cell_size
 from rich.filesize import decimal
 
 from threads.errors import StoreUnavailable, TransportRejected
-from threads.model import (
-    Attachment,
-    Incoming,
-    Outgoing,
-    Sink,
-    TextDelta,
-    ThreadId,
-    TurnEvent,
-    TurnSettled,
-)
+from threads.model import Attachment, Incoming, Outgoing, Sink, TextDelta, ThreadId, TurnEvent, TurnSettled
 from transports.console import files, parse, render
 from transports.console.lookups import Lookups
 from transports.console.view import View

@@ -287,12 +287,7 @@ class ProbeApi:
         try:
             with anyio.fail_after(WITHIN_S):
                 async with self._session.request(
-                    method,
-                    url,
-                    json=json,
-                    headers=headers,
-                    proxy=proxy_for(url),
-                    allow_redirects=False,
+                    method, url, json=json, headers=headers, proxy=proxy_for(url), allow_redirects=False
                 ) as answer:
                     body = b""
                     while not answer.content.at_eof() and len(body) < MOST_BYTES:

@@ -18,16 +18,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from threads.errors import PostFailed
-from threads.model import (
-    Attachment,
-    Earlier,
-    Outgoing,
-    Sink,
-    ThreadId,
-    TurnEvent,
-    TurnSettled,
-    message_key,
-)
+from threads.model import Attachment, Earlier, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled, message_key
 from transports.discord.api.account import TakeGlobal
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.gateway_link import GatewayLink

@@ -20,9 +20,7 @@ OnRetry = Callable[[PostFailed, Mapping[str, object]], None]
 
 
 async def retry(
-    call: Callable[[], Awaitable[T]],
-    pauses: Sequence[float],
-    on_retry: OnRetry = lambda *_: None,
+    call: Callable[[], Awaitable[T]], pauses: Sequence[float], on_retry: OnRetry = lambda *_: None
 ) -> T:
     """Return what *call* returns; a retryable `PostFailed` is followed by a pause and another call.
 

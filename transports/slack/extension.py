@@ -83,11 +83,7 @@ extension = Extension(
     "serves workspaces of Slack, over Socket Mode",
     transports={
         "slack": TransportKind(
-            SETTINGS,
-            _open,
-            _check,
-            needs="SLACK_BOT_TOKEN and SLACK_APP_TOKEN",
-            setup=_setup,
+            SETTINGS, _open, _check, needs="SLACK_BOT_TOKEN and SLACK_APP_TOKEN", setup=_setup
         )
     },
 )

@@ -60,9 +60,7 @@ ALWAYS = (
         "no reaction on what was seen",
     ),
     Scope(
-        "usergroups:read",
-        "to know the names of the groups that people name",
-        "groups are known by their ids",
+        "usergroups:read", "to know the names of the groups that people name", "groups are known by their ids"
     ),
     Scope(
         "users:read",

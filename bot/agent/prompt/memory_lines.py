@@ -23,11 +23,7 @@ from threads.store.data_folder import plain
 Scope = Literal["thread", "channel", "global"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
-WHERE: dict[Scope, str] = {
-    "thread": "for this thread",
-    "channel": "for this channel",
-    "global": "everywhere",
-}
+WHERE: dict[Scope, str] = {"thread": "for this thread", "channel": "for this channel", "global": "everywhere"}
 
 _ID = re.compile(r"[tcg][0-9a-f]{4}")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")

@@ -17,12 +17,7 @@ from bot.ports.tool import dumped, error_body
 from threads.model import Message, Text, ToolCall, ToolResult, known
 
 INTERRUPTED = dumped(
-    error_body(
-        ToolError(
-            wording.INTERRUPTED,
-            suggestion="Check what happened before you try it again.",
-        )
-    )
+    error_body(ToolError(wording.INTERRUPTED, suggestion="Check what happened before you try it again."))
 )
 
 MISSING = Message("user", (Text("(The beginning of our conversation is missing.)"),))

@@ -34,11 +34,7 @@ from bot.ports.model import Completion, Request, Stop, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from anthropic.types import (
-        ContentBlockParam,
-        JSONOutputFormatParam,
-        MessageParam,
-    )
+    from anthropic.types import ContentBlockParam, JSONOutputFormatParam, MessageParam
 
 IDS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The API's pattern for the id of a tool call; another id is a 400."""

@@ -183,10 +183,7 @@ class SharedBrowser:
             session.users, session.used_at = session.users - 1, anyio.current_time()
 
     async def _run_session(self, session: _Session) -> None:
-        async with (
-            self._proxy.serving() as port,
-            self._launch(port, session.fail) as engine,
-        ):
+        async with self._proxy.serving() as port, self._launch(port, session.fail) as engine:
             session.engine = engine
             session.ready.set()
             async with anyio.create_task_group() as tasks:

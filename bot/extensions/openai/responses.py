@@ -13,15 +13,7 @@ from bot.extensions.openai.model import OpenAIModel, data_url, effort_to_wire, u
 from bot.llm.adapters.sse import JsonEvent
 from bot.llm.adapters.stream import Content, HiddenContent, Reader, content_of
 from bot.llm.adapters.thought_tags import ThoughtTags
-from bot.llm.adapters.wire_form import (
-    completion,
-    dump_json,
-    fit,
-    part,
-    scrub,
-    scrub_json,
-    tool_call,
-)
+from bot.llm.adapters.wire_form import completion, dump_json, fit, part, scrub, scrub_json, tool_call
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import ContentPolicy, ModelUnavailable
 from bot.ports.model import Completion, Request, Stop

@@ -156,10 +156,7 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
 )
 @click.option("--html", "form", flag_value="html", help="The same as --format html: one file for a browser.")
 @click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Where to write; by default standard output.",
+    "-o", "--output", type=click.Path(path_type=Path), help="Where to write; by default standard output."
 )
 @click.option("--files", type=click.Path(path_type=Path), help="A folder to copy the thread's files into.")
 @click.option("--raw", is_flag=True, help="Do not mask secrets.")

@@ -19,13 +19,7 @@ from pydantic_core import from_json
 
 from bot.budget.ledger import names_in, parts
 from bot.extensions.retention.settings import Retention
-from bot.extensions.retention.thread_parts import (
-    PARTS,
-    Part,
-    files_in,
-    size_of,
-    thread_folders,
-)
+from bot.extensions.retention.thread_parts import PARTS, Part, files_in, size_of, thread_folders
 from bot.reports.dead_letters import dead_letters
 from bot.reports.files import FileReader
 from bot.reports.line_reader import Damage

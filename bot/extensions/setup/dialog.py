@@ -125,9 +125,7 @@ def prompt(question: str, default: str, *, hidden: bool) -> str:
         unseen: str = click.prompt(question, default=default, show_default=bool(default), hide_input=hidden)
         return unseen
     session: PromptSession[str] = PromptSession(
-        [("bold", question), ("", ends)],
-        history=DummyHistory(),
-        is_password=hidden,
+        [("bold", question), ("", ends)], history=DummyHistory(), is_password=hidden
     )
     try:
         return session.prompt() or default

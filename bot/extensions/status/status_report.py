@@ -102,9 +102,7 @@ def code_of(found: Status | NoStatus) -> int:
 
 
 def _watch(
-    data: Path,
-    found: Status | NoStatus,
-    describe: Callable[[Status | NoStatus], list[Line]],
+    data: Path, found: Status | NoStatus, describe: Callable[[Status | NoStatus], list[Line]]
 ) -> Status | NoStatus:
     from rich.live import Live
 

@@ -21,14 +21,7 @@ from threads.store.disk import Disk, Offload, write_new
 from threads.store.open_beneath import FOLDER, closing, open_at
 
 from .quota import Quota
-from .workspace import (
-    TOOL_OUTPUT,
-    check_regular,
-    mark_output,
-    open_workspace,
-    path_parts,
-    tool_errors,
-)
+from .workspace import TOOL_OUTPUT, check_regular, mark_output, open_workspace, path_parts, tool_errors
 
 MAX_WRITTEN = 10_000_000
 """Bytes of a file that is written or edited."""

@@ -154,10 +154,7 @@ class Rest(BotAccount):
 
         async def start() -> None:
             opened: object = await self._library.http.start_thread_with_message(
-                int(channel),
-                int(message),
-                name=name[:MAX_NAME],
-                auto_archive_duration=ARCHIVE_AFTER_MIN,
+                int(channel), int(message), name=name[:MAX_NAME], auto_archive_duration=ARCHIVE_AFTER_MIN
             )
             if not isinstance(opened, dict) or "id" not in opened:
                 raise TransportUnavailable("open_thread: the answer is not a thread")

@@ -33,10 +33,7 @@ NO_ACCESS = (
 
 @asynccontextmanager
 async def open_download(
-    session: aiohttp.ClientSession,
-    rest: Rest,
-    attachment: Attachment,
-    own: URL | None = None,
+    session: aiohttp.ClientSession, rest: Rest, attachment: Attachment, own: URL | None = None
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """Open the file's content, in chunks of 64 KB at most; it ends only when all of it was read.
 

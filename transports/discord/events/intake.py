@@ -219,11 +219,7 @@ class Intake:
         return self._parse(message, place) is None
 
     def _parse(
-        self,
-        message: discord.Message,
-        place: Place,
-        root: str = "",
-        forward: discord.Message | None = None,
+        self, message: discord.Message, place: Place, root: str = "", forward: discord.Message | None = None
     ) -> Incoming | None:
         return parse_message(message, place, self._me, root=root, bots=self._bots, forward=forward)
 

@@ -27,11 +27,7 @@ from transports.slack.api.socket_mode import Kind
 from transports.slack.api.web_api import WebApi
 from transports.slack.events.catch_up import ChannelHistory
 from transports.slack.events.lookups import NAMED_WITHIN_S, Lookups
-from transports.slack.events.parse_action import (
-    ButtonPress,
-    parse_action,
-    parse_command,
-)
+from transports.slack.events.parse_action import ButtonPress, parse_action, parse_command
 from transports.slack.events.parse_event import (
     EventsDropped,
     HomeOpened,

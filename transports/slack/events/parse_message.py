@@ -117,13 +117,7 @@ def sent_at(ts: str) -> str:
 
 
 def parse_message(
-    message: Shape,
-    channel: str,
-    me: Me,
-    known: Known = NOTHING_KNOWN,
-    *,
-    direct: bool,
-    named: bool = False,
+    message: Shape, channel: str, me: Me, known: Known = NOTHING_KNOWN, *, direct: bool, named: bool = False
 ) -> Incoming | None:
     """Return a message to the bot, or None for any other. *named*: Slack says that it names us."""
     ts, author = stamp(message, "ts"), author_of(message, me, known)

@@ -58,15 +58,7 @@ from threads.journal.records import Received
 from threads.model import ThreadId, with_quoted
 from transports.web.look.circuits import KINDS, Opening, minutes_open, openings
 from transports.web.look.summary import LIMITS, Trouble, grade, headline, troubles, used_share
-from transports.web.look.turns import (
-    ANY_FAILURE,
-    FIELDS,
-    DayOfTurns,
-    Recent,
-    Turn,
-    Turns,
-    seconds_between,
-)
+from transports.web.look.turns import ANY_FAILURE, FIELDS, DayOfTurns, Recent, Turn, Turns, seconds_between
 from transports.web.thread_list import ThreadNote
 
 ROWS = 100

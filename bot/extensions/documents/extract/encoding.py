@@ -44,10 +44,7 @@ _BINARY = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 _MOST_BINARY = 0.02
 """The largest share of control bytes in a text."""
 
-_SHIFTS = (
-    (re.compile(rb"\x1b\$[@B]"), "iso2022_jp"),
-    (re.compile(rb"\x1b\$\)C"), "iso2022_kr"),
-)
+_SHIFTS = ((re.compile(rb"\x1b\$[@B]"), "iso2022_jp"), (re.compile(rb"\x1b\$\)C"), "iso2022_kr"))
 """What encodings for mail begin their letters with; all of their bytes are ASCII."""
 
 _MOST_BAD = {"utf-8": 0.5}

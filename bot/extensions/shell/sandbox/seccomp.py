@@ -89,11 +89,7 @@ _REFUSED: Numbers = {
     "fanotify_mark": (301, 263),
 }
 
-_MISSING: Numbers = {
-    "clone3": (435, 435),
-    "memfd_create": (319, 279),
-    "memfd_secret": (447, 447),
-}
+_MISSING: Numbers = {"clone3": (435, 435), "memfd_create": (319, 279), "memfd_secret": (447, 447)}
 """clone3 hides its flags from a filter, and no limit of a process counts memory files."""
 
 _REFUSED_SHARED: Numbers = {
