@@ -2,11 +2,35 @@ import pytest
 
 from bot.config.built_in_extensions import BUILT_IN
 from tests.transports.bot import PROXIES
+from tests.transports.matrix.synapse import IN_MATRIX, Synapse
+
+
+@pytest.fixture(scope="session")
+async def synapse(tmp_path_factory):
+    """One homeserver for all tests of a worker: each has its own people and rooms."""
+    async with Synapse(tmp_path_factory.mktemp("synapse")) as synapse:
+        yield synapse
+
+
+@pytest.fixture
+def homeserver(request):
+    """The homeserver where the test is told of Matrix."""
+    return (
+        request.getfixturevalue("synapse")
+        if request.node.callspec.params.get("chat") in IN_MATRIX.values
+        else None
+    )
 
 
 @pytest.fixture(params=["slack", "discord"])
-async def chat(request):
-    """A platform's fake and what people see in it; "web" is a third one."""
+async def chat(request, tmp_path, homeserver):
+    """A platform's fake and what people see in it; "web" is a third one, and Matrix a fourth."""
+    if homeserver:
+        from tests.transports.matrix.chat import InMatrix
+
+        async with InMatrix(homeserver, tmp_path).opened() as chat:
+            yield chat
+        return
     from tests.transports.chats import chat_of
 
     async with chat_of(request.param) as chat:

@@ -12,6 +12,7 @@ from bot.tools.approvals import MAX_INLINE
 from tests.fakes.discord.faults import Status
 from tests.fakes.slack.faults import Html
 from tests.transports.approval_bot import ALWAYS, DENY, ONCE, ApprovalBot
+from tests.transports.matrix.synapse import IN_MATRIX
 from tests.transports.question import ASKS
 from tests.transports.settling import until_settled
 from tests.world import calls, says
@@ -19,7 +20,7 @@ from tests.world import calls, says
 LS = calls("shell", command="ls -l")
 NOT_YOURS, NOT_OPEN = "not yours", "no question of mine open"
 
-ANYWHERE = pytest.mark.parametrize("chat", ["slack", "discord", "web"], indirect=True)
+ANYWHERE = pytest.mark.parametrize("chat", ["slack", "discord", "web", IN_MATRIX], indirect=True)
 """A story of one person, which the page tells as well."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from bot.ports.errors import McpUnavailable
 from bot.ports.tool import Arguments
 from tests.transports.approval_bot import SECRET, ApprovalBot
+from tests.transports.matrix.synapse import IN_MATRIX
 from tests.world import calls, says
 
 POSTGRES, SQLITE = "1. Postgres", "2. SQLite"
@@ -19,7 +20,7 @@ ASK = {"question": "Which database?", "answers": ["Postgres", "SQLite"]}
 LEAD = "The assistant asks"
 NOT_YOURS, NOT_OPEN = "not yours", "no question of mine open"
 
-ANYWHERE = pytest.mark.parametrize("chat", ["slack", "discord", "web"], indirect=True)
+ANYWHERE = pytest.mark.parametrize("chat", ["slack", "discord", "web", IN_MATRIX], indirect=True)
 """A story of one person, which the page tells as well."""
 
 

@@ -20,6 +20,7 @@ from tests.fakes.discord import ROLE
 from tests.patience import WITHIN_S
 from tests.transports.bot import bot_over
 from tests.transports.chats import told
+from tests.transports.matrix.synapse import IN_MATRIX
 from tests.transports.settling import until_settled
 from tests.world import Counting, Gate, Scripted, Streams, calls, says
 from threads.errors import TransportFatal
@@ -27,7 +28,7 @@ from threads.model import Incoming
 from threads.scheduled_messages import scheduled_id
 from threads.wording import first_cause
 
-EVERYWHERE = pytest.mark.parametrize("chat", ["slack", "discord", "web"], indirect=True)
+EVERYWHERE = pytest.mark.parametrize("chat", ["slack", "discord", "web", IN_MATRIX], indirect=True)
 """A story of one person, which the page tells as well."""
 
 GROWING = Streams("word " * 30, "the end")

@@ -23,7 +23,7 @@ from nio.exceptions import EncryptionError, LocalProtocolError
 
 from threads.errors import PostFailed, TransportFatal, TransportRejected, TransportUnavailable
 from transports.matrix.errors import failure
-from transports.matrix.values import Event, Me, Room, content_of, edit_of, transaction
+from transports.matrix.values import Event, Me, Room, content_of, edit_of, fields, transaction
 from transports.shared.link.proxy import proxy_for
 
 log = logging.getLogger(__name__)
@@ -189,8 +189,8 @@ class Api:
     def _readable(self, room: str, event: Event) -> Event:
         """Return an event and its last edit, both decrypted if that is possible."""
         edit = edit_of(event)
-        unsigned = {"m.relations": {"m.replace": self._decrypted(room, edit)}} if edit else {}
-        return {**self._decrypted(room, event), "unsigned": unsigned}
+        edited = {"m.relations": {"m.replace": self._decrypted(room, edit)}} if edit else {}
+        return {**self._decrypted(room, event), "unsigned": {**fields(event, "unsigned"), **edited}}
 
     def _decrypted(self, room: str, event: Event) -> Event:
         if not is_locked(event) or self._nio.olm is None:

@@ -1,4 +1,4 @@
 """The crash run over Matrix: the real bot and nio against a real Synapse, which dies as well, and its judge."""
 
-ACCOUNT = "matrix.json"
-"""The file with the bot's ``token``."""
+ACCOUNT = "matrix-token"
+"""The file with the bot's token."""

@@ -9,10 +9,11 @@ drawn anew for each process.
 from __future__ import annotations
 
 import argparse
-import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
+from typing import Any
+from uuid import uuid4
 
 import anyio.to_thread
 
@@ -23,26 +24,24 @@ from tests.crash.rows import Rows
 from threads.model import TurnLimits
 from threads.store.disk import Disk
 from threads.store.json_file import JsonFiles
-from transports.matrix import live
+from transports.matrix import live, posting
 from transports.matrix.client import Matrix, Options
 from transports.matrix.intake import Intake, SyncState
-from transports.matrix.live import Streaming
-from transports.matrix.posting import Posting
+from transports.matrix.settings import MatrixSettings
 from transports.shared.link import supervisor
 from transports.shared.live import background_calls
 
-STREAMING: tuple[Streaming, ...] = ("edits", "edits", "progress", "off")
+STREAMING = ("edits", "edits", "progress", "off")
+MAX_AGE_S = 600.0
 
 
 def matrix(args: argparse.Namespace, disk: Disk, _: object) -> Matrix:
     hurry(args.waits)
     if args.broken:
         BROKEN[args.broken]()
-    options = Options(
-        f"http://127.0.0.1:{args.port}",
-        json.loads((args.data.parent / ACCOUNT).read_text())["token"],
-        streaming=random.Random(f"{args.seed} streaming").choice(STREAMING),
-    )
+    streaming = random.Random(f"{args.seed} streaming").choice(STREAMING)
+    settings = MatrixSettings(homeserver=f"http://127.0.0.1:{args.port}", streaming=streaming)
+    options = Options(settings, (args.data.parent / ACCOUNT).read_text(), MAX_AGE_S)
     edge = Matrix(options, args.data, disk=disk, offload=anyio.to_thread.run_sync, now=utc_now)
     states = JsonFiles(disk, args.data, anyio.to_thread.run_sync)
     edge.open_state = partial(states.open, "matrix-sync", SyncState())
@@ -62,7 +61,7 @@ def forgetful() -> None:
     """Store where the sync goes on before what it brought is durable."""
     take = Intake._take
 
-    async def after(self: Intake, answer, since: str):
+    async def after(self: Intake, answer: Any, since: str) -> Any:
         await self._state.change(lambda old: old.model_copy(update={"token": answer.next_batch}))
         return await take(self, answer, since)
 
@@ -71,9 +70,7 @@ def forgetful() -> None:
 
 def keyless() -> None:
     """Send each message as a new one."""
-    from transports.matrix import posting  # noqa: PLC0415
-
-    posting.transaction = lambda *_: f"{random.SystemRandom().random()}"
+    posting.transaction = lambda *_: uuid4().hex
 
 
 BROKEN: dict[str, Callable[[], None]] = {fault.__name__: fault for fault in (forgetful, keyless)}

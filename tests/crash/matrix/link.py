@@ -115,7 +115,8 @@ class _Connection:
                 elif isinstance(fault, Step):
                     await fault.hold()
                 elif isinstance(fault, Fault):
-                    return await self._end(fault)
+                    await self._end(fault)
+                    return
             await self._server.send(chunk)
         with anyio.move_on_after(LATE_S):
             await self._answered.wait()
@@ -124,7 +125,8 @@ class _Connection:
         async for chunk in self._server:
             fault, self._after = self._after, None
             if isinstance(fault, Fault):
-                return await self._end(fault)
+                await self._end(fault)
+                return
             if fault:
                 await fault.hold()
             self._answered.set()

@@ -5,7 +5,6 @@ What came of it is read in the end over the client API, by people who are in the
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import re
@@ -83,8 +82,8 @@ def thread_id(room: str, root: str) -> str:
     return f"matrix:{NAME}:{channel}:{encoded(root) or channel}"
 
 
-def encoded(id: str) -> str:
-    return quote(id, safe="!$")
+def encoded(name: str) -> str:
+    return quote(name, safe="!$")
 
 
 class Place(ChatPlatform):
@@ -131,7 +130,7 @@ class Place(ChatPlatform):
         async with self.fake, AsyncExitStack() as people:
             bot = await account(self.fake)
             self._bot = bot.user_id
-            (self._folder / ACCOUNT).write_text(json.dumps({"token": bot.access_token}))
+            (self._folder / ACCOUNT).write_text(bot.access_token)
             for name in self._people:
                 one = person(name, synapse=self.fake, folder=keys)
                 self._names[name] = await people.enter_async_context(one)
@@ -221,14 +220,13 @@ class Place(ChatPlatform):
         text = f"/{command} {token}" if command else f"please answer {token}"
         how: Fields = {"to": self._bot if named else "", "thread": root, "modern": person.random() < 0.8}
         if not command and person.random() < 0.08:
-            id = await who.upload(room, *FILE, text=text, **how)
+            sent = await who.upload(room, *FILE, text=text, **how)
         else:
-            id = await who.say(room, text, **how)
+            sent = await who.say(room, text, **how)
         if not (root or direct):
-            self._numbers[id] = token[1:5]
-        said = Said(
-            token, room, root or ("" if direct else id), [text], id, direct or named or joined, bool(command)
-        )
+            self._numbers[sent] = token[1:5]
+        must, own = direct or named or joined, "" if direct else sent
+        said = Said(token, room, root or own, [text], sent, must, bool(command))
         self._spoken.append(said)
         return said
 
@@ -236,24 +234,16 @@ class Place(ChatPlatform):
         """Say something to somebody else."""
         text = f"look at {(token := self._token(''))}"
         other = next(one for one in self._names.values() if one is not who)
-        id = await who.say(room, text, to=other.id)
-        self._spoken.append(Said(token, room, id, [text], id, must=False, beside=True))
+        sent = await who.say(room, text, to=other.id)
+        self._spoken.append(Said(token, room, sent, [text], sent, must=False, beside=True))
 
     async def _press(self, who: Person, room: str, root: str) -> None:
         """Choose the newest choice that is there."""
         for message in reversed(self._shown(room, root)):
             signs = message.content.get(MARK, {}).get("choices", ()) if message.sender == self._bot else ()
             for sign in [one for one in signs if who.id not in message.reactions.get(one, ())][:1]:
-                said = Said(
-                    "",
-                    room,
-                    root,
-                    [signs[sign]],
-                    await who.react(room, message.id, sign),
-                    must=False,
-                    command=True,
-                )
-                self._spoken.append(said)
+                sent = await who.react(room, message.id, sign)
+                self._spoken.append(Said("", room, root, [signs[sign]], sent, must=False, command=True))
                 return
 
     def _token(self, place: str) -> str:

@@ -18,7 +18,7 @@ import nio
 from nio.crypto import decrypt_attachment
 
 from tests.patience import WITHIN_S
-from tests.transports.matrix.synapse import NAME, Synapse
+from tests.transports.matrix.synapse import Synapse
 
 PASSWORD = "a password"
 ENCRYPTION = {"type": "m.room.encryption", "state_key": "", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
@@ -174,8 +174,11 @@ class Person:
 
     def shown(self, room: str, thread: str | None = None) -> list[Shown]:
         """Return the messages of a room, or of one thread without its root, in their order as a client shows them."""
-        messages = show([event.source for event in self._events[room].values()])
+        messages = show(self.events(room))
         return [message for message in messages if thread is None or message.thread == thread]
+
+    def events(self, room: str) -> list[Content]:
+        return [event.source for event in self._events[room].values()]
 
     def bodies(self, room: str, thread: str | None = None, by: str = "") -> list[str]:
         return [one.body for one in self.shown(room, thread) if by in ("", one.sender)]

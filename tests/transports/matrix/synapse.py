@@ -24,9 +24,12 @@ HOMESERVER = PYTHON.with_name("synapse_homeserver")
 """Its command, which is there when all that it needs is."""
 
 needs_synapse = pytest.mark.skipif(
-    not HOMESERVER.exists(),
+    not (HOMESERVER.exists() and (ROOT / "transports/matrix").exists()),
     reason="no Synapse: `make synapse` installs it, and TEST_SYNAPSE can name another Python that has it",
 )
+
+IN_MATRIX = pytest.param("on a homeserver", marks=needs_synapse, id="homeserver")
+"""Tells a story in Matrix too: a value of the fixture `chat`."""
 
 NAME = "home.test"
 """The name of the homeserver, which is the second half of a person's."""
