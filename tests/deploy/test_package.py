@@ -29,6 +29,10 @@ def test_the_name_of_the_program_is_a_module_that_runs_it(wheel):
     assert b"main(" in wheel.read("threadfast.py")
 
 
+def test_it_has_the_checks_for_transports_of_somebody_else(wheel):
+    assert b"CHECKS" in wheel.read("threadfast_testing.py")
+
+
 def test_its_description_has_no_link_that_leads_nowhere_on_an_index(wheel):
     [metadata] = [name for name in wheel.namelist() if name.endswith("METADATA")]
     text = wheel.read(metadata).decode()

@@ -55,14 +55,11 @@ class Api:
 
     async def log_in(self) -> str:
         """Ask who the bot is, and return its device. Raises `TransportFatal` for a token that is not good."""
-        try:
-            who = await self.call("GET", f"{CLIENT}/account/whoami")
-            profile = await self.call("GET", f"{CLIENT}/profile/{quote(str(who.get('user_id')))}")
-        except TransportRejected as refused:
-            raise TransportFatal(f"{REFUSED} ({refused})") from refused
+        who = await self.find(f"{CLIENT}/account/whoami")
         if not who.get("device_id"):
             raise TransportFatal(REFUSED)
         user = str(who["user_id"])
+        profile = await self.find(f"{CLIENT}/profile/{quote(user)}")
         self.me = Me(user, str(profile.get("displayname") or user[1:].partition(":")[0]))
         return str(who["device_id"])
 
@@ -119,10 +116,7 @@ class Api:
 
     async def event(self, room: str, event: str) -> Event:
         """Return an event as it is after its last edit; one that is not there, or not for the bot, is empty."""
-        try:
-            return self._readable(room, await self.call("GET", in_room(room, "event", event)))
-        except TransportRejected:
-            return {}
+        return self._readable(room, await self.find(in_room(room, "event", event)))
 
     async def events(self, room: str, root: str = "", start: str = "", to: str = "") -> Page:
         """Return events of a room, or of a thread in it, newest first, and where the next page starts."""
@@ -149,6 +143,13 @@ class Api:
             sending = self._nio.upload(content, media_type, name, self.room(room).encrypted, filesize=size)
             answer, keys = await self._answer("upload", sending, UPLOAD_WITHIN_S)
         return {"file": {**keys, "url": answer.content_uri}} if keys else {"url": answer.content_uri}
+
+    async def find(self, path: str) -> dict[str, Any]:
+        """Return what is at a path; nothing if the homeserver refuses. Raises `PostFailed`."""
+        try:
+            return await self.call("GET", path)
+        except TransportRejected:
+            return {}
 
     async def call(self, method: str, path: str, body: Fields | None = None) -> dict[str, Any]:
         """Make a request and return the object in the answer. Raises `PostFailed`."""

@@ -24,7 +24,7 @@ from typing import Any
 from cachetools import LRUCache
 from nio import InviteMemberEvent, SyncResponse
 
-from threads.errors import TransportRejected
+from threads.errors import StoreUnavailable, TransportRejected, TransportUnavailable
 from threads.model import Author, Deleted, Edited, Incoming, Sink, ThreadId
 from threads.store.json_file import JsonState, State
 from transports.matrix import render
@@ -84,14 +84,17 @@ class Intake:
         self._told: set[str] = set()
 
     async def run(self, connected: Callable[[], None]) -> None:
-        """Receive until the link is down, as `PostFailed` says. Raises `StoreUnavailable` if the disk refuses."""
+        """Receive until the link is down, or the disk refuses an event. Raises `PostFailed`."""
         full = True
         while True:
             since = self._state.value.token
             answer = await self._api.sync(since, full=full)
             connected()
-            locked = await self._take(answer, since)
-            await self._state.change(partial(_moved, answer.next_batch, locked))
+            try:
+                locked = await self._take(answer, since)
+                await self._state.change(partial(_moved, answer.next_batch, locked))
+            except StoreUnavailable as error:  # all of it comes again
+                raise TransportUnavailable(f"an event cannot be stored: {error}") from error
             await self._api.exchange_keys()
             full = False
 

@@ -5,7 +5,9 @@ import re
 import sys
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 
+import anyio
 import pytest
 from click.testing import CliRunner
 
@@ -15,11 +17,18 @@ from bot.config.built_in_extensions import BUILT_IN
 from bot.config.extensions import installed
 from bot.config.load import load
 from bot.config.settings import Settings
-from bot.host.extension import extensions_of, thread_commands
+from bot.config.transports import served
+from bot.host.extension import extensions_of, thread_commands, transport_kinds
 from bot.ports.config_error import ConfigInvalid
+from tests.patience import WITHIN_S
 from tests.serving import serving
+from tests.transports.bot import bot_over
+from tests.transports.contract import CHECKS
+from tests.transports.web.process import free_port
+from tests.world import Scripted, says
 
-MANUAL = Path(__file__).parents[3] / "docs" / "extensions.md"
+DOCS = Path(__file__).parents[3] / "docs"
+MANUAL, GUIDE = DOCS / "extensions.md", DOCS / "new-platform.md"
 
 WEATHER = '''
     """An extension of somebody else."""
@@ -294,3 +303,19 @@ def test_a_kind_of_model_server_that_nothing_brings_is_a_fault(written):
         ConfigInvalid, match=r"providers\.polly\.kind: must be openai-compatible under this name"
     ):
         load(written(providers={"polly": {"kind": "parrot"}}), environ={})
+
+
+async def test_the_platform_of_the_guide_answers_and_keeps_what_all_promise(install, written, tmp_path):
+    install("line_chat", re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)[0])
+    given = {"extensions": {"line_chat": {}}, "transports": {"line_chat": {"port": free_port()}}}
+    settings = load(written(**given), environ={}).settings
+    section = served(settings)["line_chat"]
+    edge = transport_kinds(settings)["line_chat"].open(SimpleNamespace(name="line_chat", given=section))
+    async with bot_over(edge, tmp_path, Scripted(says("hello, you"))):
+        with anyio.fail_after(WITHIN_S):
+            async with await anyio.connect_tcp("127.0.0.1", section.port) as stream:
+                await stream.send(b"hello\n")
+                assert await stream.receive() == b"hello, you\n"
+                [thread] = edge._open
+                for check in CHECKS:
+                    await check(edge, thread)
