@@ -55,7 +55,10 @@ class _Connection(Connection[Api]):
     presence: Presence
 
     async def post(self, outgoing: Outgoing, _: Sequence[str]) -> str:
-        return await self.posting.post(outgoing)
+        posted = await self.posting.post(outgoing)
+        if outgoing.choices:
+            self.presence.soon(partial(self.posting.offer, outgoing))
+        return posted
 
     async def try_out(self, thread: ThreadId, _: str) -> None:
         await self.posting.try_out(thread)

@@ -27,6 +27,7 @@ from transports.matrix.values import (
     encoded,
     mark,
     mark_of,
+    newest_content,
     relation,
     room_of,
     root_of,
@@ -60,7 +61,8 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class PostedQuestion:
-    outgoing: Outgoing
+    thread: ThreadId
+    key: str
     part: int
     text: str
 
@@ -85,10 +87,15 @@ class Posting:
         await self.remove(outgoing.thread, outgoing.key, keep=len(pages))
         if signs:
             last = post.events[len(pages)]
-            self.questions.add(outgoing.key, last, PostedQuestion(outgoing, len(pages), pages[-1]))
-            for sign in signs:
-                await self.react(outgoing.thread, last, sign)
+            question = PostedQuestion(outgoing.thread, outgoing.key, len(pages), pages[-1])
+            self.questions.add(outgoing.key, last, question)
         return encoded(post.events[1])
+
+    async def offer(self, outgoing: Outgoing) -> None:
+        """Add the reactions that stand for the choices of a post, as long as it is open."""
+        for sign in signs_of(outgoing.choices):
+            if question := self.questions.get(outgoing.key):
+                await self.react(outgoing.thread, self._parts_of(outgoing.key).events[question.part], sign)
 
     async def show(
         self, thread: ThreadId, reply_to: str, key: str, page: str, part: int = 1, *, of: int = 1,
@@ -127,6 +134,10 @@ class Posting:
                     if found["final"]:
                         post.final.add(found["part"])
                         whole = {*range(1, found["of"] + 1)}
+                    if found["choices"]:  # an earlier process asked
+                        words = text(newest_content(event), "body")
+                        question = PostedQuestion(thread, key, found["part"], words)
+                        self.questions.add(key, post.events[found["part"]], question)
             if post.events or not start:
                 break
         return encoded(post.events[1]) if whole and whole == post.final == {*post.events} else None
@@ -169,12 +180,11 @@ class Posting:
         await self._api.send(await self._api.direct_room(person), content, transaction(key, "closed"))
 
     async def close_question(self, question: PostedQuestion, decision: str) -> None:
-        asked = question.outgoing
         if decision:
             page = f"{question.text}\n\n*{render.plain(decision)}*"
-            await self.show(asked.thread, asked.reply_to, asked.key, page, question.part)
+            await self.show(question.thread, "", question.key, page, question.part, of=question.part)
         else:
-            await self.remove(asked.thread, asked.key)
+            await self.remove(question.thread, question.key)
 
     async def react(self, thread: ThreadId, event: str, sign: str) -> None:
         """Add a reaction. What cannot be added costs nothing else: a choice stands in the text as well."""
