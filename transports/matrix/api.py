@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,7 @@ class Api:
         return str(who["device_id"])
 
     def open_keys(self, folder: Path, device: str) -> None:
-        """Open the keys for encrypted rooms, in a folder that nobody else can read. Blocking."""
+        """Open the keys for encrypted rooms, in a folder that nobody else can read."""
         folder.mkdir(mode=0o700, exist_ok=True)
         os.close(os.open(folder / "keys.db", os.O_CREAT | os.O_RDWR, 0o600))
         self._nio.store_path = str(folder)
@@ -93,7 +93,7 @@ class Api:
         """Do what the encryption needs after a sync. What fails is needed again after the next one."""
         client = self._nio
         users = client.get_users_for_key_claiming() if client.should_claim_keys else {}
-        calls = [client.keys_upload] if client.should_upload_keys else []
+        calls: list[Callable[[], Awaitable[Any]]] = [self._upload_keys] if client.should_upload_keys else []
         calls += [client.keys_query] if client.should_query_keys else []
         calls += [partial(client.keys_claim, users)] if users else []
         for call in (*calls, client.send_to_device_messages):
@@ -101,6 +101,16 @@ class Api:
                 await self._answer("keys", call())
             except PostFailed as error:
                 log.warning("matrix.keys_failed: %s", error)
+
+    async def _upload_keys(self) -> nio.KeysUploadResponse | nio.KeysUploadError:
+        """Upload keys that are on disk, which nio writes afterwards: a death in between would lose them for good."""
+        assert self._nio.olm
+        keys = self._nio.olm.share_keys()
+        self._nio.olm.save_account()
+        answer: nio.KeysUploadResponse | nio.KeysUploadError = await self._nio._send(  # noqa: SLF001
+            nio.KeysUploadResponse, *nio.Api.keys_upload(self._nio.access_token, keys)
+        )
+        return answer
 
     async def send(self, room: str, content: Fields, txn: str, kind: str = "m.room.message") -> str:
         """Send an event, encrypted where the room is, and return its id: the same one for the same *txn*."""

@@ -108,7 +108,11 @@ class Intake:
             timeline, room = joined.timeline, self._api.room(room_id)
             events: list[Event] = [event.source for event in timeline.events if hasattr(event, "source")]
             if timeline.limited:
-                events = [*await self._missed(room_id, timeline.prev_batch or "", since), *events]
+                missed = await self._missed(room_id, timeline.prev_batch or "", since)
+                steps = [self._own_step(event) for event in (*missed, *events)]
+                if ("invite", "join") in steps and not any(map(self._lets_in, (*missed, *events))):
+                    missed = await self._missed(room_id, timeline.prev_batch or "", "")  # invited before *since*
+                events = [*missed, *events]
             begin = max((n for n, event in enumerate(events, 1) if self._lets_in(event)), default=0)
             for event in events[begin:]:
                 if is_locked(event):
@@ -130,9 +134,15 @@ class Intake:
 
     def _lets_in(self, event: Event) -> bool:
         """Return whether an event lets the bot in: an invitation, or a way in without one."""
-        before = fields(fields(event, "unsigned"), "prev_content").get("membership", "leave")
-        now = content_of(event).get("membership") if event.get("state_key") == self._api.me.id else ""
+        before, now = self._own_step(event)
         return now == "invite" or (now == "join" and before not in ("join", "invite"))
+
+    def _own_step(self, event: Event) -> tuple[str, str]:
+        """Return the bot's membership before and after an event, blanks if that is not about it."""
+        if event.get("state_key") != self._api.me.id:
+            return "", ""
+        before = text(fields(fields(event, "unsigned"), "prev_content"), "membership") or "leave"
+        return before, text(content_of(event), "membership")
 
     async def _invited(self, room: str, state: Sequence[Any]) -> None:
         members = (event for event in state if isinstance(event, InviteMemberEvent))
@@ -194,10 +204,15 @@ class Intake:
         return Author(sender, self._api.name_of(room.id, sender))
 
     async def _take_edit(self, edit: Event, room: Room, target: str) -> None:
-        """Hand over an edit. One that calls the bot for the first time makes the message one to it."""
+        """Hand over an edit. One that calls the bot for the first time makes the message one to it.
+
+        The homeserver takes edits by others too, which no client shows.
+        """
         new = fields(content_of(edit), "m.new_content")
-        whole = {} if target in self._threads else await self._api.event(room.id, target)
-        if text(whole, "sender") == text(edit, "sender"):
+        whole = await self._api.event(room.id, target)
+        if text(whole, "sender") != text(edit, "sender"):
+            return
+        if target not in self._threads:
             await self._take_message(whole, room)
         thread = self._threads.get(target) or room.thread(relation(whole, "m.thread") or target)
         words = words_of({"type": "m.room.message"}, new)

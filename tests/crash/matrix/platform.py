@@ -273,14 +273,14 @@ class Place(ChatPlatform):
 
     def _visible(self) -> Iterator[Fields]:
         for room, name in self._rooms.items():
-            for message in self._read(room, self._names[name].token):
+            for message in self._read(room, self._names[name].headers):
                 if message.sender == self._bot:
                     yield self._seen(room, message)
 
-    def _read(self, room: str, token: str) -> list[Shown]:
+    def _read(self, room: str, headers: dict[str, str]) -> list[Shown]:
         """Return the messages of a room as a client shows them that is new there."""
         events, query = list[Fields](), {"dir": "f", "limit": "100"}
-        with httpx2.Client(base_url=self.fake.url, headers={"Authorization": f"Bearer {token}"}) as client:
+        with httpx2.Client(base_url=self.fake.url, headers=headers) as client:
             while True:
                 page = client.get(f"/_matrix/client/v3/rooms/{quote(room)}/messages", params=query).json()
                 events += page["chunk"]

@@ -134,7 +134,8 @@ class InMatrix:
 
 def _question(post):
     buttons = {found["label"]: found["command"] for found in CHOICE.finditer(post.body)}
-    return Question(post.id, post.body, buttons if post.content.get(MARK, {}).get("choices") else {})
+    words = CHOICE.sub("", post.body)
+    return Question(post.id, words, buttons if post.content.get(MARK, {}).get("choices") else {})
 
 
 def _calls(content):

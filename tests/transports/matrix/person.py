@@ -68,8 +68,9 @@ class Person:
         return str(self.client.user_id)
 
     @property
-    def token(self) -> str:
-        return self.client.access_token
+    def headers(self) -> dict[str, str]:
+        """Return what says who a request is from."""
+        return {"Authorization": f"Bearer {self.client.access_token}"}
 
     # rooms
 
@@ -85,7 +86,7 @@ class Person:
     async def _create(
         self, others: tuple[str, ...], *, encrypted: bool, public: bool = False, **more: Any
     ) -> str:
-        preset = nio.RoomPreset.public_chat if public else nio.RoomPreset.trusted_private_chat
+        preset = nio.RoomPreset.public_chat if public else nio.RoomPreset.private_chat
         state = [ENCRYPTION] if encrypted else []
         made = await self.client.room_create(invite=others, initial_state=state, preset=preset, **more)
         room = str(_good(made).room_id)
