@@ -122,13 +122,14 @@ class LiveDraft:
             await self._posting.sweep(self._thread, self._key)
         elif self._sent:
             ending = "stopped" if outcome == "stopped" else "not finished"
-            page = f"{self._text.strip()}\n\n*{ending}*"
+            page = f"{render.pages(self._text)[0].strip()}\n\n*{ending}*"
             await self._posting.show(self._thread, self._message_id, self._key, page)
 
     async def _update(self) -> float:
         """Show what is new, and return how long to wait before the next edit."""
         now = self._waiting or self._tools.words
-        parts = self._text.strip(), self._stages, now and f"*{render.plain(now)}…*"
+        text = self._text.strip() and render.pages(self._text)[0]
+        parts = text, self._stages, now and f"*{render.plain(now)}…*"
         page = "\n\n".join(filter(None, parts))
         if page in ("", self._shown):
             return EVERY_S

@@ -28,6 +28,7 @@ from transports.matrix.values import (
     fields,
     newest_content,
     relation,
+    several,
     text,
 )
 
@@ -115,8 +116,7 @@ def _via(event: Event, content: Mapping[str, Any], room: Room, me: Me) -> Via | 
 def _named(content: Mapping[str, Any], me: Me) -> Iterator[str]:
     """Yield the people that a message names."""
     if "m.mentions" in content:
-        ids = fields(content, "m.mentions").get("user_ids")
-        yield from (id_ for id_ in ids or () if isinstance(id_, str))
+        yield from (id_ for id_ in several(fields(content, "m.mentions"), "user_ids") if isinstance(id_, str))
         return
     body = _FALLBACK.sub("", text(content, "body"))
     for pill in _PILL.findall(text(content, "formatted_body")):
@@ -127,7 +127,8 @@ def _named(content: Mapping[str, Any], me: Me) -> Iterator[str]:
 
 def _poll(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield the question of a poll, and its answers."""
-    poll = fields(content, POLLS[0]) or fields(content, "m.poll") or fields(content, POLLS[1])
-    for part in (poll.get("question"), *(poll.get("answers") or ())):
-        words = [part.get(name) for name in ("body", "org.matrix.msc1767.text", "m.text")] if part else []
-        yield next((str(one[0].get("body") if isinstance(one, list) else one) for one in words if one), "")
+    poll = fields(content, "m.poll") or fields(content, POLLS[1])
+    for part in (poll.get("question"), *several(poll, "answers")):
+        one = part if isinstance(part, dict) else {}
+        newer = [text(form, "body") for form in several(one, "m.text") if isinstance(form, dict)]
+        yield text(one, "body") or text(one, "org.matrix.msc1767.text") or "".join(newer[:1])

@@ -21,20 +21,28 @@ from transports.base.model_forms import with_model_forms
 from transports.base.text import clean, split
 from transports.matrix.values import MARK
 
-PAGE = 12_000
-"""Characters of a message: with HTML, encryption and escapes it stays below the 64 KiB of an event."""
+PAGE, MOST_HTML = 22_000, 25_000
+"""Bytes of a message, as text and as HTML without its tags, and of the HTML. An event has 64 KiB, and encryption
+takes a third more."""
+FALLBACK = 200
+"""Characters of an edit that apps show which know of none."""
 _LINK = re.compile(r"(?!https?://matrix\.to/)(?:https?|mailto):", re.IGNORECASE)
 
 
 def pages(text: str) -> list[str]:
     """Return a text in messages, one at least."""
-    return split(clean(text), PAGE) or ["…"]
+    return split(clean(text), PAGE, size=_size) or ["…"]
+
+
+def _size(text: str) -> int:
+    return sum(len(form.encode("utf-8", "replace")) for form in (text, escape(text)))
 
 
 def content(text: str, mark: Mapping[str, Any], root: str = "", reply_to: str = "") -> dict[str, Any]:
     """Return the content of a message, in the thread below *root*. It calls nobody."""
-    formatted = {"format": "org.matrix.custom.html", "formatted_body": html(text), "m.mentions": {}}
-    return {"msgtype": "m.text", "body": text, **formatted, MARK: mark, **in_thread(root, reply_to)}
+    message = {"msgtype": "m.text", "body": text, "m.mentions": {}, MARK: mark, **in_thread(root, reply_to)}
+    formatted = {"format": "org.matrix.custom.html", "formatted_body": html(text)}
+    return message | (formatted if len(formatted["formatted_body"].encode()) < MOST_HTML else {})
 
 
 def in_thread(root: str, reply_to: str = "") -> dict[str, Any]:
@@ -46,9 +54,9 @@ def in_thread(root: str, reply_to: str = "") -> dict[str, Any]:
 def edit(event: str, new: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of an event that replaces that of another one."""
     replaced = {name: value for name, value in new.items() if name != "m.relates_to"}
-    stars = {name: f"* {new[name]}" for name in ("body", "formatted_body")}
+    shown = {"msgtype": new["msgtype"], "body": f"* {new['body'][:FALLBACK]}", "m.mentions": {}}
     related = {"rel_type": "m.replace", "event_id": event}
-    return {**replaced, **stars, "m.new_content": replaced, "m.relates_to": related}
+    return {**shown, "m.new_content": replaced, "m.relates_to": related}
 
 
 def html(text: str) -> str:

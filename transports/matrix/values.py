@@ -5,7 +5,7 @@ Ids of rooms and events may contain a colon, which ours may not: they are percen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
@@ -102,6 +102,11 @@ def fields(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def text(of: Mapping[str, Any], name: str) -> str:
     """Return the text in a field, a blank if there is none."""
     return value if isinstance(value := of.get(name), str) else ""
+
+
+def several(of: Mapping[str, Any], name: str) -> Sequence[Any]:
+    """Return the list in a field, empty if there is none."""
+    return value if isinstance(value := of.get(name), list) else ()
 
 
 def relation(event: Event, kind: str) -> str:
