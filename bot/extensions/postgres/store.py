@@ -36,7 +36,7 @@ from .workspaces import Workspaces
 log = logging.getLogger(__name__)
 
 COLLECT_EVERY_S = 600.0
-"""Seconds between deletions of what nobody names or uses, with the looks for months to be made."""
+"""Seconds between deletions of what nobody names or uses, with the looks for months and words to be made."""
 
 BEGUN = (
     "WITH asked (thread, before) AS (VALUES (%s, %s)) SELECT "
@@ -73,7 +73,7 @@ AUDIT = (
 )
 """The time is within the line's day: sent again, it comes to the same partition, which knows it."""
 
-CHORES = "SELECT collect()", "SELECT make_months()"
+CHORES = "SELECT collect()", "SELECT make_months()", "SELECT note_words()"
 IDENTIFY = (
     "UPDATE meta m SET identity = i.found, "
     "restored_at = CASE WHEN m.identity <> i.found THEN clock_timestamp() ELSE m.restored_at END "
@@ -171,7 +171,7 @@ class PostgresStore:
         tasks.start_soon(self._collect)
 
     async def _collect(self) -> None:
-        """Delete what nobody uses, also copies of files here, and make months ahead; at intervals."""
+        """Delete what nobody uses, also copies of files here, make months ahead, and note words; at intervals."""
         while True:
             try:
                 await self._workspaces.drop_forgotten(self._data)

@@ -599,12 +599,13 @@ $$;
 -- Erases parts of threads that `me` owns (null: that nobody owns), and returns those that it left: they are not, or are
 -- owed something, or something was said there after `until`. A thread keeps its row, and its next conversation is a later
 -- one: what was said before is not read into it. Keys of a day's messages stay, for a platform that delivers them again.
--- `memories` are the names of the threads' own texts of the memory; they go with the conversation.
+-- `memories` are the names of the threads' own texts of the memory; they go with the conversation. Words are noted again.
 CREATE OR REPLACE FUNCTION forget_parts(me int, threads text[], memories text[], parts text[], until timestamptz)
 RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     held text[];
 BEGIN
+    PERFORM pg_advisory_xact_lock_shared(7777001);
     PERFORM FROM thread t WHERE t.id = ANY (threads) ORDER BY t.id FOR NO KEY UPDATE;
     held := ARRAY(
         SELECT t.id FROM thread t
@@ -612,6 +613,7 @@ BEGIN
           AND NOT EXISTS (SELECT FROM message m WHERE m.thread = t.id
               AND (me IS NULL AND m.settled IS NULL OR GREATEST(m.at, m.settled_at) > until))
     );
+    DELETE FROM vocabulary v WHERE v.thread = ANY (held);
     IF 'conversation' = ANY (parts) THEN
         DELETE FROM context c WHERE c.thread = ANY (held);
         DELETE FROM slot s USING unnest(threads, memories) g (thread, name) WHERE s.name = g.name AND g.thread = ANY (held);
@@ -649,5 +651,37 @@ BEGIN
     SELECT array_agg(DISTINCT d.sha) INTO gone FROM dropped d;
     PERFORM FROM blob b WHERE b.sha = ANY (gone) ORDER BY b.sha FOR UPDATE;
     DELETE FROM blob b WHERE b.sha = ANY (gone) AND NOT EXISTS (SELECT FROM file f WHERE f.sha = b.sha);
+END
+$$;
+
+-- The string of a name in a line, up to the name that follows: what people say may hold an escaped quotation mark. The text
+-- is looked into and not the JSON, which fails at an escaped NUL.
+CREATE OR REPLACE FUNCTION said(line json, name text, next text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT split_part(split_part(line::text, '"' || name || '":"', 2), '","' || next || '":', 1)
+$$;
+
+-- For two seconds, writes down the words of threads that have been quiet for a day. Nobody else does so, or forgets,
+-- meanwhile. A very long thread would take too long.
+CREATE OR REPLACE FUNCTION note_words() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    one record;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(7777001) THEN
+        RETURN;
+    END IF;
+    FOR one IN SELECT g.* FROM thread t, LATERAL (SELECT t.id, COALESCE(t.told_at, t.changed_at) AS at) g
+        WHERE g.at < clock_timestamp() - interval '1 day'
+          AND g.at IS DISTINCT FROM (SELECT v.at FROM vocabulary v WHERE v.thread = t.id)
+          AND NOT EXISTS (SELECT FROM message m WHERE m.thread = t.id OFFSET 5000)
+    LOOP
+        EXIT WHEN clock_timestamp() > statement_timestamp() + interval '2 seconds';
+        INSERT INTO vocabulary SELECT one.id, one.at, COALESCE(string_agg(DISTINCT w.word, ' '), '') FROM (
+            SELECT said(l.line, 'text', 'outcome') FROM log l WHERE l.thread = one.id
+            UNION ALL SELECT unnest(ARRAY[
+                said(m.received, 'text', 'sent_at'), said(m.intent, 'text', 'post'), said(m.settled, 'shown', 'spent')
+            ]) FROM message m WHERE m.thread = one.id
+        ) s (said), regexp_split_to_table(lower(s.said COLLATE "C"), '[\x01-/:-`{-\x7f]+') w (word)
+        ON CONFLICT (thread) DO UPDATE SET at = excluded.at, words = excluded.words;
+    END LOOP;
 END
 $$;

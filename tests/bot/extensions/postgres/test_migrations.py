@@ -18,7 +18,7 @@ from threads.errors import NewerSchema
 FIRST = Path(__file__).with_name("schema_1.sql")
 """What the first version made: tables and functions in one."""
 
-FORMS = {3: "36d1", 4: "78f6", 5: "5ffb", 6: "6cb8"}
+FORMS = {3: "36d1", 4: "78f6", 5: "5ffb", 6: "0398"}
 """How the digest of functions.sql begins, by its version."""
 
 CALLS = "SELECT oid::regprocedure::text, prorettype::regtype::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
