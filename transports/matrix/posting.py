@@ -82,7 +82,13 @@ class Posting:
                 if part not in post.final:
                     choices = signs if part == len(pages) else {}
                     await self.show(
-                        outgoing.thread, outgoing.reply_to, outgoing.key, page, part, of=len(pages), choices=choices
+                        outgoing.thread,
+                        outgoing.reply_to,
+                        outgoing.key,
+                        page,
+                        part,
+                        of=len(pages),
+                        choices=choices,
                     )
         await self.remove(outgoing.thread, outgoing.key, keep=len(pages))
         if signs:
