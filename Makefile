@@ -43,12 +43,13 @@ lint: $(VENV)/.installed-dev  ## formatter, linter, import contracts, types and 
 slow: $(VENV)/.installed-dev  ## longer versions of some tests, a few minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
-crash: $(VENV)/.installed-dev  ## kill -9 and SIGTERM of a real process: the page, Slack, Discord, and Slack over PostgreSQL
+crash: $(VENV)/.installed-dev  ## kill -9 and SIGTERM of a real process: the page, Slack, Discord, Matrix, and Slack over PostgreSQL
 	$(BIN)/python -m tests.crash --rounds 200
 	$(BIN)/python -m tests.crash --rounds 100 --stops
 	$(BIN)/python -m tests.crash --store postgres --workers 3 --rounds 40 --sleeps 3 --crashes 4 --threads 10 --seconds-per-round 2
 	$(BIN)/python -m tests.crash --over slack --rounds 40 --threads 10
 	$(BIN)/python -m tests.crash --over discord --rounds 40 --threads 10
+	$(BIN)/python -m tests.crash --over matrix --rounds 40 --threads 10
 	$(BIN)/python -m tests.crash --over web --rounds 20 --threads 10 --stops --questions answered
 	$(BIN)/python -m tests.crash --over slack --rounds 35 --seconds-per-round 3 --within 20 --questions answered
 	$(BIN)/python -m tests.crash --over slack --rounds 35 --seconds-per-round 3 --within 20 --questions ignored

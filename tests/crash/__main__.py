@@ -19,6 +19,7 @@ from tests.crash.run import FORGETS_S, ROOT, SCALE, Rounds, crash_run
 from tests.crash.slack.stage import SLACK
 from tests.crash.web.stage import WEB
 from tests.crash.workers import workers_run
+from tests.transports.matrix.synapse import HOMESERVER
 
 
 def main() -> None:
@@ -70,6 +71,8 @@ def main() -> None:
         help="over postgres: the checkout of another version",
     )
     args = parser.parse_args()
+    if args.over == "matrix" and not HOMESERVER.exists():
+        parser.exit(message="Skipped: there is no Synapse. `make synapse` installs it.\n")
     folder = Path(tempfile.mkdtemp(prefix="threadfast-crash-"))
     rounds = Rounds(
         args.rounds,

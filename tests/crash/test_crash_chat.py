@@ -1,4 +1,4 @@
-"""The real process is killed while people talk to it in Slack and in Discord, and the judges miss no planted violation."""
+"""The real process is killed while people talk to it in Slack, Discord and Matrix, and no judge misses a planted violation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pytest
 
 from bot.config.built_in_extensions import BUILT_IN
 from tests.crash.discord.stage import DISCORD
+from tests.crash.matrix.stage import MATRIX
 from tests.crash.planted import Lines, Run, broken_rules, copy_of, read, rewrite
 from tests.crash.run import FORGETS_S, Rounds, Stage, crash_run
 from tests.crash.slack.stage import SLACK
 from tests.judge.crash import FORGOTTEN
 from tests.judge.visible import ROW
 from tests.patience import WITHIN_S
+from tests.transports.matrix.synapse import NAME, needs_synapse
 from threads.wording import MAYBE_REPEAT
 
 Fields = dict[str, Any]
@@ -34,6 +36,8 @@ class Chat:
     elsewhere: Fields
     least_answered: int
     forgets: float = 0
+    rounds: int = 3
+    mean_s: float = 0.7
 
     def answer(self, visible: Lines) -> Fields:
         return next(filter(self.is_answer, visible))
@@ -54,6 +58,10 @@ def is_discord_answer(line: Fields) -> bool:
     return has_all_rows(line["text"]) and " in the file " not in line["text"]
 
 
+def is_matrix_answer(line: Fields) -> bool:
+    return bool(line["mark"].get("final")) and has_all_rows(line["text"])
+
+
 CHATS = {
     "slack": Chat(
         SLACK,
@@ -72,10 +80,21 @@ CHATS = {
         {"thread": "discord:1:2:3"},
         least_answered=3,
     ),
+    "homeserver": Chat(
+        MATRIX,
+        is_matrix_answer,
+        "$later",
+        {"mark": {}},
+        {"thread": f"matrix:{NAME}:!another:$another"},
+        least_answered=3,
+        rounds=6,
+        mean_s=3,
+    ),
 }
+IN_MATRIX = pytest.param("homeserver", marks=needs_synapse)
 
 
-@pytest.fixture(scope="module", params=CHATS)
+@pytest.fixture(scope="module", params=["slack", "discord", IN_MATRIX])
 def chat(request: pytest.FixtureRequest) -> Chat:
     return CHATS[request.param]
 
@@ -83,22 +102,24 @@ def chat(request: pytest.FixtureRequest) -> Chat:
 @pytest.fixture(scope="module")
 async def good(chat: Chat, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp(chat.stage.name)
-    rounds = Rounds(3, seed=5, mean_s=0.7, threads=4, forgets=chat.forgets)
+    rounds = Rounds(chat.rounds, seed=5, mean_s=chat.mean_s, threads=4, forgets=chat.forgets)
     return folder, await crash_run(folder, rounds, replace(chat.stage, mend_s=1.5))
 
 
 only_slack = pytest.mark.parametrize("chat", ["slack"], indirect=True, scope="module")
+only_matrix = pytest.mark.parametrize("chat", [IN_MATRIX], indirect=True, scope="module")
 only_discord = pytest.mark.parametrize("chat", ["discord"], indirect=True, scope="module")
 
 
-async def test_kills_lose_nothing_and_answer_nothing_twice(good):
+async def test_kills_lose_nothing_and_answer_nothing_twice(good, chat):
     _, report = good
     assert report.violations == []
-    assert report.exits == [-signal.SIGKILL] * 3
+    assert report.exits == [-signal.SIGKILL] * chat.rounds
     assert report.counts["answered"] > 5
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("chat", ["slack", "discord"], indirect=True, scope="module")
 @pytest.mark.parametrize("questions", ["answered", "ignored"])
 async def test_everybody_has_their_outcome_soon_after_the_last_death_at_the_real_rates(
     tmp_path, chat, questions
@@ -229,6 +250,26 @@ async def test_a_bot_that_answers_what_was_said_to_others_is_caught(good, chat, 
 
     rewrite(folder / "sent.jsonl", overhear)
     assert "invented" in await broken_rules(folder, chat.stage.judge)
+
+
+@only_matrix
+async def test_no_post_in_matrix_may_be_a_repeat(good, chat, tmp_path):
+    folder = copy_of(good, tmp_path)
+
+    def repeat(visible: Lines) -> None:
+        chat.answer(visible)["text"] += f"\n\n{MAYBE_REPEAT}"
+
+    rewrite(folder / "visible.jsonl", repeat)
+    assert "twice" in await broken_rules(folder, chat.stage.judge)
+
+
+@only_matrix
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "rules"), [("forgetful", {"lost"}), ("keyless", {"twice"})])
+async def test_a_bot_that_forgets_its_place_or_its_keys_is_caught(tmp_path, chat, fault, rules):
+    rounds = Rounds(20, seed=5, threads=10)
+    report = await crash_run(tmp_path, rounds, replace(chat.stage, options=("--broken", fault)))
+    assert rules & {violation.partition(":")[0] for violation in report.violations}
 
 
 @only_slack

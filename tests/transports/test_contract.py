@@ -15,6 +15,7 @@ from tests.fakes.slack import FakeSlack
 from tests.patience import WITHIN_S
 from tests.transports.contract import CHECKS, EVENTS
 from tests.transports.discord.bot import transport as discord_transport
+from tests.transports.matrix.synapse import NAME, needs_synapse
 from tests.transports.settling import beside
 from tests.transports.slack.bot import transport as slack_transport
 from tests.transports.web.alone import transport as web_transport
@@ -65,8 +66,26 @@ async def web(tmp_path):
         yield edge, ThreadId("web", "", "you", "7c9e6679")
 
 
-@pytest.fixture(params=[console, slack, discord, web], ids=["console", "slack", "discord", "web"])
+@asynccontextmanager
+async def matrix(synapse, tmp_path):
+    from tests.transports.matrix import bot, person  # noqa: PLC0415 - its extension may be missing
+
+    async with person.person(synapse=synapse, folder=tmp_path) as ann:
+        made = await person.account(synapse)
+        async with serving(edge := bot.transport(synapse, made.access_token, tmp_path)):
+            room = await ann.channel(made.user_id)
+            await ann.until_joined(room, made.user_id)
+            root = await ann.say(room, "hello")
+            yield edge, ThreadId(edge.name, NAME, room, root)
+
+
+HERE = [console, slack, discord, web, pytest.param(matrix, marks=needs_synapse)]
+
+
+@pytest.fixture(params=HERE, ids=["console", "slack", "discord", "web", "homeserver"])
 def opened(request):
+    if request.param is matrix:
+        return partial(matrix, request.getfixturevalue("synapse"))
     return request.param
 
 
@@ -82,4 +101,4 @@ async def test_it_keeps_what_every_transport_promises(opened, tmp_path, check):
 
 async def test_only_a_link_has_an_age_of_its_last_frame(opened, tmp_path):
     async with opened(tmp_path) as (edge, _):
-        assert (edge.silent_s is not None) == (edge.name in ("slack", "discord"))
+        assert (edge.silent_s is None) == (edge.name in ("console", "web"))
