@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeVar, cast
 
 from pydantic import Field, JsonValue
 
-from .ids import time_of
+from .ids import is_of_platform, time_of
 
 Known = TypeVar("Known")
 
@@ -195,4 +195,5 @@ def read_upto(messages: Sequence[Message]) -> str:
 
 def _read_upto(before: str | None, new: Sequence[Message]) -> str:
     ids = [before or "", *(id_ for message in new for id_ in (message.source, message.upto))]
-    return max(filter(time_of, ids), key=lambda id_: time_of(id_) or 0, default="")
+    in_order = enumerate(filter(is_of_platform, ids))
+    return max(in_order, key=lambda one: (time_of(one[1]) or 0, one[0]), default=(0, ""))[1]

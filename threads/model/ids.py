@@ -50,6 +50,11 @@ def time_of(message_id: str) -> Decimal | None:
     return Decimal(message_id) if _TIME.fullmatch(message_id) else None
 
 
+def is_of_platform(message_id: str) -> bool:
+    """Return whether a chat platform knows a message by this id: a time, or ``$`` with letters that say nothing."""
+    return message_id.startswith("$") or time_of(message_id) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Author:
     """The author of a message. ``id`` is the platform's, and decides about rights. ``name`` is only shown.

@@ -24,7 +24,7 @@ from transports.base.transport import Capabilities
 from transports.matrix.api import NEWER, Api, is_locked, open_api
 from transports.matrix.intake import Intake, SyncState
 from transports.matrix.live import Presence
-from transports.matrix.parse import parse_spoken
+from transports.matrix.parse import parse_spoken, sent_at
 from transports.matrix.posting import Posting
 from transports.matrix.settings import MatrixSettings
 from transports.matrix.values import Event, Room, decoded, room_of, root_of, text
@@ -107,7 +107,10 @@ class Matrix(Client[Options, Api, _Connection]):
         if root and not start and before != thread.root:
             lines, ids = [*lines, await api.event(room, root)], [*ids, root]
         first = ids.index(decoded(before)) + 1 if decoded(before) in ids else 0
-        last = ids.index(decoded(after)) if after and decoded(after) in ids else len(ids)
+        if (known := decoded(after)) and known not in ids:  # it was deleted, and stands in no thread any more
+            at = sent_at(await api.event(room, known))
+            ids = [known if sent_at(line) <= at else id_ for id_, line in zip(ids, lines, strict=True)]
+        last = ids.index(known) if known in ids else len(ids)
         if any(map(is_locked, lines[first:last])):
             self.count_unread("encrypted")
         said = [(event, api.name_of(room, text(event, "sender"))) for event in reversed(lines[first:last])]

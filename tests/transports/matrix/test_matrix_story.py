@@ -76,9 +76,6 @@ async def test_a_mention_opens_a_thread_where_it_goes_on_without_one_and_nobody_
     assert answers(ann, room, bot, named) == answers(ann, room, bot, "") == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the core takes only ids that are numbers for those of a platform: `read_upto`"
-)
 async def test_what_was_said_to_others_in_a_thread_is_read_at_the_next_turn(ann, bob, bot):
     async with bot(model := Scripted()):
         room = await room_of(ann, bob, bot)
