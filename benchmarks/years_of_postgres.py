@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from bot.reports.message_story import stories
 from bot.reports.thread import entries, summaries, waiting
 from bot.reports.usage import report
 from tests.fakes.postgres import Server
+from transports.web.page_history import AT_ONCE as AT_ONCE_SEARCHED
 
 MESSAGES, MONTHS = 1_000_000, 24
 SHOWN = 50
@@ -107,6 +109,9 @@ SOME = (
 )
 
 
+NOTED = "SELECT note_words(), (SELECT count(*) FROM vocabulary)"
+
+
 class TimedReader(PostgresReader):
     """Adds up the seconds that its statements take, with the transfer of their rows."""
 
@@ -148,6 +153,16 @@ def fill(dsn: str, messages: int) -> None:
     run(END, "VACUUM ANALYZE")
 
 
+def note_words(dsn: str) -> int:
+    """Note the words of the threads, as workers do at intervals, and return of how many."""
+    noted = -1
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        while noted != (noted := connection.execute(NOTED).fetchall()[0][1]):
+            pass
+        connection.execute("VACUUM ANALYZE vocabulary")
+    return noted
+
+
 def answers(dsn: str) -> dict[str, Callable[[PostgresReader], object]]:
     """Return what to ask, by name."""
     with psycopg.connect(dsn) as connection:
@@ -159,6 +174,11 @@ def answers(dsn: str) -> dict[str, Callable[[PostgresReader], object]]:
         [one] = reader.find(name)
         return [*entries(reader, one, Damage(), SHOWN)], reader.count(one), waiting(reader, one.name)
 
+    def search(reader: PostgresReader, word: str) -> int:
+        """Return in how many of every hundredth thread, without the long one, the word may be."""
+        with closing(reader.saying(reader.threads()[50::100], [word], AT_ONCE_SEARCHED)) as said:
+            return len([*islice(filter(None, (next(iter(lines), None) for lines in said)), SHOWN)])
+
     return {
         "threads list": lambda reader: [*summaries(reader, reader.threads()[:SHOWN])],
         "why MESSAGE": lambda reader: stories(reader, message),
@@ -167,7 +187,8 @@ def answers(dsn: str) -> dict[str, Callable[[PostgresReader], object]]:
         "why, of what nobody knows": lambda reader: stories(reader, "1234567.89"),
         "a thread's page": lambda reader: page(reader, thread),
         "a thread by the end of its id": lambda reader: reader.find(thread.rpartition(":")[2]),
-        "the page's search, a thread": lambda reader: [*reader.log(reader.find(thread)[0])],
+        "the page's search, a word that is often said": lambda reader: search(reader, "a"),
+        "the page's search, a word that is nowhere": lambda reader: search(reader, "nowhere"),
         "dead letters": dead_letters,
         "audit of a week": lambda reader: deque(read_audit(reader, Filter(week), Damage())),
         "audit of a thread": lambda reader: [*read_audit(reader, Filter(threads=[thread]), Damage())],
@@ -183,6 +204,9 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
         dsn, began = server.new_database(), time.perf_counter()
         fill(dsn, messages)
         yield Figure(f"{messages:,} messages stored", time.perf_counter() - began, "s", at_most=180)
+        began = time.perf_counter()
+        noted = note_words(dsn)
+        yield Figure(f"the words of {noted:,} threads noted", time.perf_counter() - began, "s", at_most=180)
         for what, ask in answers(dsn).items():
             with closing(TimedReader(dsn, Path("/nowhere"))) as reader:
                 ask(reader)  # the server has read the pages once

@@ -93,7 +93,7 @@ class FileReader:
     def ends(self, threads: Sequence[Thread], last: int) -> Iterator[tuple[Iterator[bytes], int]]:
         return ((self.log(thread, last), self.count(thread)) for thread in threads)
 
-    def saying(self, threads: Sequence[Thread], _: Sequence[str]) -> Lines:
+    def saying(self, threads: Sequence[Thread], _: Sequence[str], __: int) -> Lines:
         yield from map(self.log, threads)
 
     def count(self, thread: Thread) -> int:

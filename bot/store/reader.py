@@ -74,10 +74,10 @@ class Reader(Protocol):
     def ends(self, threads: Sequence[Thread], last: int) -> Iterator[tuple[Iterable[bytes], int]]:
         """Return for each thread what `log` says of its *last* messages, and its `count`."""
 
-    def saying(self, threads: Sequence[Thread], words: Sequence[str]) -> Lines:
+    def saying(self, threads: Sequence[Thread], words: Sequence[str], first: int) -> Lines:
         """Return for each thread the lines of its history that may say all of these words, in whatever case.
 
-        Close it before anything else is read.
+        Those after the *first* ones may cost more. Close it before anything else is read.
         """
 
     def count(self, thread: Thread) -> int:
@@ -128,9 +128,10 @@ class WorkerRow:
 class Forgotten:
     """What a shared store is to erase in one step: parts of threads by their ids, and settled ``messages`` by keys.
 
-    ``parts`` are "conversation", "log", "attachments" and "workspace". ``files`` are paths in a thread's workspace.
-    ``lines`` of histories, audit and ledger become others, or go with None; so do ``values``. ``accounts`` are scopes
-    and keys of sums. With ``until``, nothing is done if something was said in a thread after that.
+    ``parts`` are "conversation", "log", "attachments" and "workspace", and none for a thread of which only messages
+    or lines go. ``files`` are paths in a thread's workspace. ``lines`` of histories, audit and ledger become others,
+    or go with None; so do ``values``. ``accounts`` are scopes and keys of sums. With ``until``, nothing is done if
+    something was said in a thread after that.
     """
 
     parts: Mapping[str, Collection[str]]

@@ -131,10 +131,8 @@ class Database:
             context.LOAD: self.load,
             context.NEXT: self.next_generation,
             journal.PENDING: lambda *_: [(0, 0)],
-            store.COLLECT_BUCKETS: list,
-            store.MAKE_MONTHS: list,
+            **dict.fromkeys(store.CHORES, list),
             store.BEGUN: self.begun,
-            workspaces.COLLECT: list,
             workspaces.NOT_SERVED: lambda _: [],
         }
 

@@ -6,10 +6,15 @@ from tests.transports.matrix.synapse import IN_MATRIX, Synapse
 
 
 @pytest.fixture(scope="session")
-async def synapse(tmp_path_factory):
-    """One homeserver for all tests of a worker: each has its own people and rooms."""
-    async with Synapse(tmp_path_factory.mktemp("synapse")) as synapse:
-        yield synapse
+def synapse(tmp_path_factory):
+    """One homeserver for all tests of a worker: each has its own people and rooms.
+
+    It is not asynchronous: all tests of the worker would have one event loop then.
+    """
+    synapse = Synapse(tmp_path_factory.mktemp("synapse"))
+    synapse.begin()
+    yield synapse
+    synapse.end()
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from typing import Any
 from cachetools import LRUCache
 from nio import InviteMemberEvent, SyncResponse
 
-from threads.errors import StoreUnavailable, TransportRejected, TransportUnavailable
+from threads.errors import PostFailed, StoreUnavailable, TransportRejected, TransportUnavailable
 from threads.model import Author, Deleted, Edited, Incoming, Sink, ThreadId
 from threads.store.json_file import JsonState, State
 from transports.matrix import render
@@ -176,6 +176,14 @@ class Intake:
         return True
 
     async def _take_event(self, event: Event, room: Room) -> None:
+        try:
+            await self._read_event(event, room)
+        except (PostFailed, StoreUnavailable):
+            raise
+        except Exception:  # the boundary of one event: it would come again and again
+            log.exception("matrix.event_failed: an event in %s is left out", room.id)
+
+    async def _read_event(self, event: Event, room: Room) -> None:
         sender, kind, edited = text(event, "sender"), event.get("type"), relation(event, "m.replace")
         if sender == self._api.me.id or not text(event, "event_id"):
             return

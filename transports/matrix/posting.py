@@ -75,26 +75,17 @@ class Posting:
 
     async def post(self, outgoing: Outgoing) -> str:
         """Post, over what is there of it, and return the id of the first part. Raises `PostFailed`."""
-        post, signs = self._parts_of(outgoing.key), signs_of(outgoing.choices)
+        thread, key, signs = outgoing.thread, outgoing.key, signs_of(outgoing.choices)
         pages = render.pages(_with_choices(outgoing.text, outgoing.choices, signs))
+        post, last = self._parts_of(key), len(pages)
         with progress(post.final):
             for part, page in enumerate(pages, 1):
                 if part not in post.final:
-                    choices = signs if part == len(pages) else {}
-                    await self.show(
-                        outgoing.thread,
-                        outgoing.reply_to,
-                        outgoing.key,
-                        page,
-                        part,
-                        of=len(pages),
-                        choices=choices,
-                    )
-        await self.remove(outgoing.thread, outgoing.key, keep=len(pages))
+                    choices = signs if part == last else {}
+                    await self.show(thread, outgoing.reply_to, key, page, part, of=last, choices=choices)
+        await self.remove(thread, key, keep=last)
         if signs:
-            last = post.events[len(pages)]
-            question = PostedQuestion(outgoing.thread, outgoing.key, len(pages), pages[-1])
-            self.questions.add(outgoing.key, last, question)
+            self.questions.add(key, post.events[last], PostedQuestion(thread, key, last, pages[-1]))
         return encoded(post.events[1])
 
     async def offer(self, outgoing: Outgoing) -> None:
@@ -109,7 +100,7 @@ class Posting:
     ) -> None:  # fmt: skip
         """Send a part of a post, or edit its message if there is one. Raises `PostFailed`."""
         post, about = self._parts_of(key), decoded(reply_to) if reply_to.startswith("$") else ""
-        marked = mark(key, part, of=of, final=final, choices=choices or {})
+        marked = mark(key, part, of=of, final=final, choices=choices)
         content = render.content(page, marked, root_of(thread), about)
         has_other_words = part in post.events or part in post.drafted
         post.drafted.update(() if final else (part,))
@@ -128,7 +119,7 @@ class Posting:
 
         What is unfinished is remembered, and edited when the post comes.
         """
-        post, start, wanted = self._parts_of(key), "", mark(key, 1, final=True, choices={})["key"]
+        post, start, wanted = self._parts_of(key), "", mark(key)["key"]
         whole = set[int]()
         for _ in range(MOST_PAGES):
             events, start = await self._api.events(room_of(thread), root_of(thread), start)
@@ -141,8 +132,9 @@ class Posting:
                         post.final.add(found["part"])
                         whole = {*range(1, found["of"] + 1)}
                     if found["choices"]:  # an earlier process asked
-                        words = text(newest_content(event), "body")
-                        question = PostedQuestion(thread, key, found["part"], words)
+                        question = PostedQuestion(
+                            thread, key, found["part"], text(newest_content(event), "body")
+                        )
                         self.questions.add(key, post.events[found["part"]], question)
             if post.events or not start:
                 break
@@ -176,13 +168,13 @@ class Posting:
 
     async def try_out(self, thread: ThreadId) -> None:
         """Post a few dots in a thread, and remove them. Raises `PostFailed`."""
-        room, marked = room_of(thread), mark("", 1, final=False, choices={})
+        room, marked = room_of(thread), mark("", final=False)
         dots = await self._api.send(room, render.content(DOTS, marked, root_of(thread)), uuid4().hex)
         await self._api.redact(room, dots)
 
     async def tell(self, person: str, words: str, key: str) -> None:
         """Tell a person something in a direct room. Raises `PostFailed`."""
-        content = render.content(words, mark(key, 1, final=True, choices={}))
+        content = render.content(words, mark(key))
         await self._api.send(await self._api.direct_room(person), content, transaction(key, "closed"))
 
     async def close_question(self, question: PostedQuestion, decision: str) -> None:

@@ -62,13 +62,15 @@ def root_of(thread: ThreadId) -> str:
     return "" if thread.root == thread.channel else decoded(thread.root)
 
 
-def mark(key: str, part: int, *, final: bool, choices: Mapping[str, str], of: int = 1) -> dict[str, Any]:
+def mark(
+    key: str, part: int = 1, *, of: int = 1, final: bool = True, choices: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return what says that a message is this part *of* so many of a post. It is ``final`` if it stays.
 
     *choices* are commands by the reaction that stands for each. Nobody can tell the key from it.
     """
     about = {"key": digest("matrix", key), "part": part, "of": of}
-    return {**about, "final": final, "choices": dict(choices)}
+    return {**about, "final": final, "choices": dict(choices or {})}
 
 
 def transaction(*words: object) -> str:

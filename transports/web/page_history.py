@@ -25,7 +25,7 @@ from bot.store.reader import Reader, Thread
 from bot.tools.labels import tool_finished, tool_started
 from threads.log import LogEntry, entry_adapter
 from threads.model import ThreadId, ToolFinished, ToolStarted
-from transports.shared.first_message import first_message
+from transports.shared.first_message import FIRST_ENTRIES, first_message
 from transports.web.events import Past, is_press
 from transports.web.feed import TITLE, Event
 from transports.web.talk import Choose, NoSuchThread
@@ -35,7 +35,7 @@ MOST_TITLES = 5_000
 SEARCH_S, MOST_HITS = 2.0, 50
 """How long a search may take, and how many threads it finds. It says how many it did not look into."""
 
-AT_ONCE = 30
+AT_ONCE = 8
 """Lines that are searched together: most threads are done with one look."""
 
 MOST_SEARCHES = 2
@@ -79,21 +79,23 @@ class ThreadHistory:
         with closing(open_reader(self._settings, self._environ)) as reader:
             found = self._of(reader, person)
             chosen = choose([(root, thread.changed_at) for root, thread in found.items()])
-            return [(root, self._title(reader, found[root]), at) for root, at in chosen]
+            titles = self._first_words(reader, [found[root] for root, _ in chosen])
+            return [(root, title, at) for (root, at), title in zip(chosen, titles, strict=True)]
 
     def _of(self, reader: Reader, person: str) -> dict[str, Thread]:
         """Return the threads of a person by their roots, newest first."""
         place = f"web::{person}"
         return {one.name.removeprefix(f"{place}:"): one for one in reader.threads(place)}
 
-    def _title(self, reader: Reader, thread: Thread) -> str:
-        """Return the first words of a thread."""
+    def _first_words(self, reader: Reader, threads: Sequence[Thread]) -> list[str]:
+        """Return the first words of each thread."""
         with self._reading:
-            if thread.name not in self._titles:
-                if (first := first_message(entries(reader, thread, Damage()))) is None:
-                    return ""
-                self._titles[thread.name] = " ".join(first.text.split())[:TITLE]
-            return self._titles[thread.name]
+            unknown = [one for one in threads if one.name not in self._titles]
+            with closing(reader.saying(unknown, (), FIRST_ENTRIES)) as said:
+                for thread, lines in zip(unknown, said, strict=False):
+                    if first := first_message(records(lines, entry_adapter(), Damage())):
+                        self._titles[thread.name] = " ".join(first.text.split())[:TITLE]
+            return [self._titles.get(one.name, "") for one in threads]
 
     def _search(
         self, person: str, words: Sequence[str], titles: Mapping[str, str], hidden: Container[str]
@@ -102,15 +104,17 @@ class ThreadHistory:
         with closing(open_reader(self._settings, self._environ)) as reader:
             found = {root: one for root, one in self._of(reader, person).items() if root not in hidden}
             left = len(found)
-            with closing(reader.saying([*found.values()], words)) as said:
+            with closing(reader.saying([*found.values()], words, AT_ONCE)) as said:
                 for (root, thread), lines in zip(found.items(), said, strict=False):
                     if monotonic() > until or len(hits) == MOST_HITS:
                         break
                     title, hit, left = titles.get(root, ""), _hit(lines, words, until), left - 1
                     if hit or all(word in title.lower() for word in words):
                         hits[root] = {"title": title, "at": thread.changed_at, **(hit or {})}
-            for root, hit in hits.items():
-                hit["title"] = hit["title"] or self._title(reader, found[root])
+            untitled = [root for root, hit in hits.items() if not hit["title"]]
+            first = self._first_words(reader, [found[root] for root in untitled])
+            for root, title in zip(untitled, first, strict=True):
+                hits[root]["title"] = title
         return [{"thread": root, **hit} for root, hit in hits.items()], left
 
     def _export(self, name: str, title: str, form: str) -> tuple[str, IO[str]]:
@@ -120,7 +124,7 @@ class ThreadHistory:
                 raise NoSuchThread
             out = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - whoever reads it closes it
             shown = entries(reader, thread, Damage()), tools_used(reader, thread), reader.files(thread)
-            title = title or self._title(reader, thread) or "A thread"
+            title = title or self._first_words(reader, [thread])[0] or "A thread"
             write_thread(out, Transcript(title, *shown, self._mask), form)
             out.seek(0)
             return title, out

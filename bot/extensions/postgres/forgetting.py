@@ -77,11 +77,8 @@ def forget(connection: psycopg.Connection[Any], forgotten: Forgotten) -> list[st
         lines = [(line.decode(), new.decode()) for line, new in forgotten.lines.items() if new is not None]
         connection.execute(NEW_LINES, _columns(lines))
         connection.execute(VALUES_GONE, ([name for name, new in forgotten.values.items() if new is None],))
-        values = [
-            (name, encode_text(new) if name.endswith(TEXT) else new)
-            for name, new in forgotten.values.items()
-            if new is not None
-        ]
+        kept = [(name, new) for name, new in forgotten.values.items() if new is not None]
+        values = [(name, encode_text(new) if name.endswith(TEXT) else new) for name, new in kept]
         connection.execute(NEW_VALUES, _columns(values))
         connection.execute(ACCOUNTS, _columns(forgotten.accounts))
     return left

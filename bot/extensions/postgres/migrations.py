@@ -23,7 +23,7 @@ SQL = files(__package__).joinpath("sql")
 STEPS = sum(entry.name[0].isdigit() for entry in SQL.iterdir())
 """The number of files of tables: `sql/0001.sql` and so on."""
 
-FUNCTIONS = 5
+FUNCTIONS = 6
 """The version of `sql/functions.sql`. A change there raises it."""
 
 

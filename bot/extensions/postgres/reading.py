@@ -48,8 +48,8 @@ AT_ONCE = 1000
 SIGNS, DOT = dict(zip("kiåθωß", "\u212a\u0130\u212b\u03f4\u2126\u1e9e", strict=True)), "\u0307"
 """What else has these small letters; that of U+0130 is two, the second is a dot."""
 
-SEARCHED_AT_ONCE = 20
-"""Of a search, which may end at any of them."""
+LETTERS = re.compile(r"[^\W_]+")
+"""What stays together of a word in the vocabulary of a thread."""
 
 NO_TABLES = "the database has no tables of this version yet: `threadfast run` makes them at its start"
 
@@ -65,19 +65,18 @@ RECORDS = ("received", "started", "intent", "posted", "settled")
 TEXTS = ", ".join(f"m.{name}::text" for name in RECORDS)
 
 
-def value(column: str, name: str, place: int = 2, end: str = "") -> str:
+def value(column: str, name: str, place: int = 2) -> str:
     """Return SQL for the first string of that name in a line, as its index has it, or for the last: *place* -1.
 
-    What people say may hold an escaped quotation mark, so the name that follows says where it *end*s. The text is
-    looked into and not the JSON, which fails at an escaped NUL.
+    The text is looked into and not the JSON, which fails at an escaped NUL.
     """
-    stop = f'","{end}":' if end else '"'
-    return f"""split_part(split_part({column}::text, '"{name}":"', {place}), '{stop}', 1)"""
+    return f"""split_part(split_part({column}::text, '"{name}":"', {place}), '"', 1)"""
 
 
-def says(column: str, name: str, end: str) -> str:
-    """Return SQL for whether that text of a line may have all words."""
-    return f"{value(column, name, end=end)} ~ ALL (%(words)s::text[])"
+def says(line: str, name: str, following: str) -> str:
+    """Return SQL for whether that text of a line may have all words. What costs less comes first."""
+    said = f"said({line}, '{name}', '{following}')"
+    return f"""(lower({line}::text COLLATE "C") LIKE ALL (%(likes)s) AND {said} ~ ALL (%(words)s))"""
 
 
 # Constants only; `json` as text shows \u0000 as these six characters, so no text is refused.
@@ -110,12 +109,15 @@ ENDS = (
 )
 SAYING = (
     "SELECT u.n, s.said, s.intent, s.settled FROM unnest(%(threads)s::text[]) WITH ORDINALITY u (thread, n) "  # noqa: S608
-    "LEFT JOIN LATERAL ((SELECT l.line::text AS said, NULL AS intent, NULL AS settled FROM log l "
+    "LEFT JOIN LATERAL (SELECT * FROM ((SELECT l.line::text AS said, NULL AS intent, NULL AS settled FROM log l "
     f"WHERE l.thread = u.thread AND {says('l.line', 'text', 'outcome')} ORDER BY l.n) UNION ALL "
     "(SELECT m.received::text, m.intent::text, m.settled::text FROM message m "
     "WHERE m.thread = u.thread AND NOT m.logged AND m.settled IS NOT NULL AND "
     f"({says('m.received', 'text', 'sent_at')} OR {says('m.intent', 'text', 'post')} "
-    f"OR m.outcome <> 'answered' AND {says('m.settled', 'shown', 'spent')}) ORDER BY m.settled_at, m.seq)) s ON true"
+    f"OR m.outcome <> 'answered' AND {says('m.settled', 'shown', 'spent')}) ORDER BY m.settled_at, m.seq)) a "
+    "WHERE COALESCE((SELECT v.words LIKE ALL (%(likes)s) AND v.words ~ ALL (%(runs)s) FROM thread t, vocabulary v "
+    "WHERE t.id = u.thread AND v.thread = t.id AND v.at = COALESCE(t.told_at, t.changed_at)), true) "
+    "LIMIT %(most)s) s ON true"
 )
 LOGGED = "SELECT line::text FROM log WHERE thread = %s ORDER BY n"
 COUNTS = (
@@ -277,15 +279,16 @@ class PostgresReader:
             before = self._imported(thread, last, len(told)) if count > len(told) else []
             yield chain(before, *map(_told, told)), count
 
-    def saying(self, threads: Sequence[Thread], words: Sequence[str]) -> Lines:
-        wanted = {"threads": [one.name for one in threads], "words": [*map(_pattern, words)]}
-        with closing(self._stream(SAYING, wanted, SEARCHED_AT_ONCE)) as rows:
-            for _, found in groupby(rows, itemgetter(0)):
-                yield chain.from_iterable(
-                    _told(records) if records[-1] else [records[0].encode()]
-                    for _, *records in found
-                    if records[0]
-                )
+    def saying(self, threads: Sequence[Thread], words: Sequence[str], first: int | None) -> Lines:
+        texts = [in_json(word).decode().lower() for word in words]
+        runs = [run for text in texts for run in LETTERS.findall(text)]
+        likes = [f"%{''.join('%' if one > 'z' or one in SIGNS else one for one in run)}%" for run in runs]
+        patterns = {"words": [*map(_pattern, texts)], "runs": [*map(_pattern, runs)], "likes": likes}
+        wanted = {"threads": [one.name for one in threads], "most": first, **patterns}
+        with closing(self._stream(SAYING, wanted, first or AT_ONCE)) as rows:
+            for place, found in groupby(rows, itemgetter(0)):
+                some = [*found]
+                yield chain(_lines(some), self._all(threads[place - 1], words) if len(some) == first else ())
 
     def count(self, thread: Thread) -> int:
         return self._counts([thread.name])[0]
@@ -352,10 +355,9 @@ class PostgresReader:
         [[now]] = self._rows(STAMP)
         Ledger().stamp(received, now.astimezone(UTC).isoformat(timespec="milliseconds"))
         line = encode(record_adapter(), received).decode().rstrip("\n")
-        rows = self._rows(RECEIVE, ([key], [received.thread_id], [None], [line]))
-        for _, thread, owner in rows:
-            self._rows(NOTIFY, ([ANYBODY if owner is None else f"w{owner}"], [thread]))
-        return bool(rows[0][0])
+        [[new, thread, owner]] = self._rows(RECEIVE, ([key], [received.thread_id], [None], [line]))
+        self._rows(NOTIFY, ([ANYBODY if owner is None else f"w{owner}"], [thread]))
+        return bool(new)
 
     def quiet_threads(self, before: datetime) -> list[tuple[str, datetime]]:
         return [(thread, since) for thread, since in self._rows(QUIET, (before,))]
@@ -408,15 +410,17 @@ class PostgresReader:
         missing = len(begins) if last is None else last - later
         return lines[begins[-missing] :] if 0 < missing < len(begins) else lines
 
+    def _all(self, thread: Thread, words: Sequence[str]) -> Iterator[bytes]:
+        """Return all that a search of one thread may find, once it is asked for: another statement is under way."""
+        with closing(PostgresReader(self._dsn, self._data)) as other:
+            yield from chain.from_iterable(other.saying([thread], words, None))
+
     def _counts(self, threads: list[str]) -> list[int]:
-        rows = self._rows(COUNTS, {"threads": threads, "message": MESSAGE.decode()})
-        return [count for (count,) in rows]
+        return [n for (n,) in self._rows(COUNTS, {"threads": threads, "message": MESSAGE.decode()})]
 
     def _threads(self, condition: str, **values: object) -> list[StoredThread]:
-        return [
-            StoredThread(name, self._data, changed_at)
-            for name, changed_at in self._rows(THREADS.format(condition), values)
-        ]
+        found = self._rows(THREADS.format(condition), values)
+        return [StoredThread(name, self._data, changed_at) for name, changed_at in found]
 
     def _rows(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]:
         with outages():
@@ -440,9 +444,9 @@ def _ids(words: Sequence[str]) -> list[str]:
     return [word.rpartition(":")[2] for word in words]
 
 
-def _pattern(word: str) -> str:
-    """Return an expression for a word in JSON, in any case: the server may know the case of ASCII letters alone."""
-    return "".join(map(_any_case, in_json(word).decode().lower()))
+def _pattern(text: str) -> str:
+    """Return an expression for a text in any case: the server may know the case of ASCII letters alone."""
+    return "".join(map(_any_case, text))
 
 
 def _any_case(letter: str) -> str:
@@ -450,6 +454,12 @@ def _any_case(letter: str) -> str:
     if letter == DOT:
         return f"{DOT}?"
     return f"[{''.join(one for one in forms if len(one) == 1)}]" if len(forms) > 1 else re.escape(letter)
+
+
+def _lines(rows: Iterable[Sequence[Any]]) -> Iterator[bytes]:
+    for _, said, *records in rows:
+        if said:
+            yield from _told([said, *records]) if records[-1] else [said.encode()]
 
 
 def _told(records: Sequence[str | None]) -> Iterator[bytes]:

@@ -36,7 +36,7 @@ from .workspaces import Workspaces
 log = logging.getLogger(__name__)
 
 COLLECT_EVERY_S = 600.0
-"""Seconds between deletions of file content that no list names, and looks for months to be made."""
+"""Seconds between deletions of what nobody names or uses, with the looks for months and words to be made."""
 
 BEGUN = (
     "WITH asked (thread, before) AS (VALUES (%s, %s)) SELECT "
@@ -73,14 +73,13 @@ AUDIT = (
 )
 """The time is within the line's day: sent again, it comes to the same partition, which knows it."""
 
-MAKE_MONTHS = "SELECT make_months()"
+CHORES = "SELECT collect()", "SELECT make_months()", "SELECT note_words()"
 IDENTIFY = (
     "UPDATE meta m SET identity = i.found, "
     "restored_at = CASE WHEN m.identity <> i.found THEN clock_timestamp() ELSE m.restored_at END "
     "FROM (SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), 'meta'::regclass::oid, "
     "left(pg_walfile_name(pg_current_wal_lsn()), 8)) AS found) i RETURNING restored_at"
 )
-COLLECT_BUCKETS = "SELECT collect_buckets()"
 RECENT = (
     "SELECT id FROM thread WHERE starts_with(id, %s) AND changed_at > clock_timestamp() - %s * interval '1s' "
     "ORDER BY changed_at DESC LIMIT %s"
@@ -172,13 +171,12 @@ class PostgresStore:
         tasks.start_soon(self._collect)
 
     async def _collect(self) -> None:
-        """Delete what nobody names or uses, also copies of files here, and make months ahead; at intervals."""
+        """Delete what nobody uses, also copies of files here, make months ahead, and note words; at intervals."""
         while True:
             try:
-                await self._workspaces.collect()
                 await self._workspaces.drop_forgotten(self._data)
-                await self._rates.rows(COLLECT_BUCKETS)
-                await self._rates.rows(MAKE_MONTHS)
+                for statement in CHORES:
+                    await self._rates.rows(statement)
             except OSError as error:
                 log.warning("worker.not_collected: %s", error)
             await anyio.sleep(COLLECT_EVERY_S)
@@ -204,11 +202,8 @@ class PostgresStore:
     async def first_today(self, what: str, key: str) -> bool:
         day = self.now().toordinal() << 32
         try:
-            return bool(
-                await self._rates.rows(
-                    FIRST_TODAY, (f"first:{what}", day + crc32(key.encode("utf-8", "replace")), day)
-                )
-            )
+            number = day + crc32(key.encode("utf-8", "replace"))
+            return bool(await self._rates.rows(FIRST_TODAY, (f"first:{what}", number, day)))
         except OSError as error:
             raise StoreUnavailable(str(error)) from error
 

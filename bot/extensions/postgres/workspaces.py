@@ -32,7 +32,6 @@ KNOWN = "SELECT sha FROM blob WHERE sha = ANY (%s)"
 PUT = "INSERT INTO blob (sha, data) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 GET = "SELECT data FROM blob WHERE sha = %s"
 REPLACE = "SELECT * FROM replace_files(%s, %s, %s, %s, %s, %s, %s)"
-COLLECT = "SELECT collect_blobs()"
 NOT_SERVED = (
     "SELECT g.id, array_remove(array_agg(DISTINCT f.path), NULL) FROM unnest(%s::text[]) g (id) "
     "JOIN thread t ON t.id = g.id LEFT JOIN file f ON f.thread = g.id "
@@ -90,10 +89,6 @@ class Workspaces:
                 await self._save(thread, epoch, folder, root)
         except OSError as error:
             raise StoreUnavailable(f"workspace: {error}") from error
-
-    async def collect(self) -> None:
-        """Delete content that no list has named for an hour. Raises OSError."""
-        await self._session.rows(COLLECT)
 
     async def drop_forgotten(self, data: Path) -> None:
         """Delete copies below the data folder *data* of files that no list has any more. Raises OSError."""

@@ -10,12 +10,12 @@ import json
 import os
 import socket
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
-from subprocess import STDOUT
 from typing import Self
 
-import anyio
+import anyio.to_thread
 import pytest
 
 from tests.patience import WITHIN_S
@@ -59,7 +59,7 @@ class Synapse:
 
     def __init__(self, folder: Path, **limits: object) -> None:
         self._folder, self.port = folder, free_port()
-        self._process: anyio.abc.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         settings = {
             "server_name": NAME,
             "listeners": [
@@ -103,36 +103,44 @@ class Synapse:
             await self.kill()
 
     async def start(self) -> None:
-        """Start over the same data, and return when clients are served.
+        """See `begin`."""
+        await anyio.to_thread.run_sync(self.begin)
 
-        Raises RuntimeError with its last words if it ends instead.
+    async def kill(self) -> None:
+        """See `end`."""
+        await anyio.to_thread.run_sync(self.end)
+
+    def begin(self) -> None:
+        """Start over the same data, and return when clients are served. Blocking.
+
+        Raises AssertionError with its last words if it does not serve in time.
         """
         address = f"threadfast-synapse-{os.getpid()}-{self.port}"
         with (
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready,
             (self._folder / "out").open("ab") as out,
         ):
-            ready.setblocking(False)
+            ready.settimeout(WITHIN_S)
             ready.bind(f"\0{address}")
             command = [str(HOMESERVER), "-c", str(self._folder / "homeserver.json")]
             env = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": f"@{address}"}
-            self._process = process = await anyio.open_process(
-                command, cwd=self._folder, env=env, stdin=None, stdout=out, stderr=STDOUT
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
             )
-            with anyio.fail_after(WITHIN_S):
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._fail_when_it_ends, process)
-                    await anyio.wait_readable(ready)  # it tells nothing before it serves
-                    tasks.cancel_scope.cancel()
+            try:
+                ready.recv(100)  # it tells nothing before it serves
+            except TimeoutError:
+                raise AssertionError((self._folder / "out").read_text()[-2000:]) from None
         with closing(sqlite3.connect(self._folder / "synapse.db", isolation_level=None)) as database:
             database.execute(FORGOTTEN)
 
-    async def _fail_when_it_ends(self, process: anyio.abc.Process) -> None:
-        await process.wait()
-        raise RuntimeError((self._folder / "out").read_text()[-2000:])
-
-    async def kill(self) -> None:
-        """Kill it as the kernel would. What it had acknowledged is there after `start`."""
-        if self._process and self._process.returncode is None:
+    def end(self) -> None:
+        """Kill it as the kernel would. What it had acknowledged is there after `begin`. Blocking."""
+        if self._process and self._process.poll() is None:
             self._process.kill()
-            await self._process.wait()
+            self._process.wait()

@@ -37,7 +37,6 @@ DECLARE
     name text;
     most int;
     said text[];
-    granted int;
 BEGIN
     FOR name IN SELECT DISTINCT g.thread FROM unnest(threads) g (thread) ORDER BY g.thread LOOP
         INSERT INTO thread AS t (id, owner, epoch) VALUES (name, me, (me IS NOT NULL)::int)
@@ -65,8 +64,7 @@ BEGIN
         FROM unnest(keys, senders, limits) WITH ORDINALITY g (key, sender, most, n)
         WHERE g.most IS NOT NULL AND g.key = ANY (fresh) GROUP BY g.sender ORDER BY g.sender
     LOOP
-        granted := use_tokens('sender:' || name, most, cardinality(said));
-        FOR place IN granted + 1 .. cardinality(said) LOOP
+        FOR place IN use_tokens('sender:' || name, most, cardinality(said)) + 1 .. cardinality(said) LOOP
             UPDATE message m SET over_rate = true WHERE m.key = said[place];
         END LOOP;
     END LOOP;
@@ -138,13 +136,9 @@ DECLARE
 BEGIN
     UPDATE thread t SET generation = t.generation + 1
     WHERE t.id = which AND t.owner = me AND t.epoch = at_epoch RETURNING t.generation INTO made;
-    IF made IS NULL THEN
-        RETURN false;
-    END IF;
     INSERT INTO context (thread, generation, n, line)
-    SELECT c.thread, made, c.n, c.line FROM context c
-    WHERE copied AND c.thread = which AND c.generation = made - 1;
-    RETURN true;
+    SELECT c.thread, made, c.n, c.line FROM context c WHERE copied AND c.thread = which AND c.generation = made - 1;
+    RETURN made IS NOT NULL;
 END
 $$;
 
@@ -207,11 +201,9 @@ BEGIN
     )
     SELECT array_agg(o.owner) INTO missing_owners FROM o WHERE NOT EXISTS (SELECT FROM worker w WHERE w.id = o.owner)
       AND o.owner IS NOT NULL;
-    IF missing_owners IS NOT NULL THEN
-        PERFORM FROM thread t WHERE t.owner = ANY (missing_owners) ORDER BY t.id FOR NO KEY UPDATE;
-        UPDATE thread t SET owner = NULL
-        WHERE t.owner = ANY (missing_owners) AND NOT EXISTS (SELECT FROM worker w WHERE w.id = t.owner);
-    END IF;
+    PERFORM FROM thread t WHERE t.owner = ANY (missing_owners) ORDER BY t.id FOR NO KEY UPDATE;
+    UPDATE thread t SET owner = NULL
+    WHERE t.owner = ANY (missing_owners) AND NOT EXISTS (SELECT FROM worker w WHERE w.id = t.owner);
     RETURN QUERY SELECT w.name, false FROM worker w WHERE w.id = ANY (missing);
 END
 $$;
@@ -267,8 +259,12 @@ CREATE OR REPLACE FUNCTION claim_report(of_name text, me int, within_s float8) R
     RETURNING true
 $$;
 
--- What has been full for long tells nothing any more.
-CREATE OR REPLACE FUNCTION collect_buckets() RETURNS void LANGUAGE sql AS $$
+-- Deletes some content that no thread has named for an hour, and what has been full for long: that tells nothing any more.
+CREATE OR REPLACE FUNCTION collect() RETURNS void LANGUAGE sql AS $$
+    DELETE FROM blob b WHERE b.sha IN (
+        SELECT o.sha FROM blob o WHERE o.used_at < clock_timestamp() - interval '1 hour'
+          AND NOT EXISTS (SELECT FROM file f WHERE f.sha = o.sha) LIMIT 1000 FOR UPDATE SKIP LOCKED
+    );
     DELETE FROM bucket b WHERE b.at < clock_timestamp() - interval '1 hour'
       AND (starts_with(b.name, 'sender:') OR starts_with(b.name, 'report:'))
       OR b.at < clock_timestamp() - interval '2 days' AND starts_with(b.name, 'first:')
@@ -284,7 +280,7 @@ BEGIN
     FOR one IN SELECT g.kind, g.key, g.more, g.begins, g.ends FROM (SELECT (month + interval '1 month')::date AS next) n,
         LATERAL (VALUES
             ('audit', 'at', ', UNIQUE (digest)', month || ' 00:00+00', n.next || ' 00:00+00'),
-            ('spending', 'seq', '', first_number(month)::text, first_number(n.next)::text)
+            ('spending', 'seq', '', to_char(month, 'YYYYMM') || '0000000000', to_char(n.next, 'YYYYMM') || '0000000000')
         ) g (kind, key, more, begins, ends)
     LOOP
         name := one.kind || to_char(month, '_YYYY_MM');
@@ -294,23 +290,16 @@ BEGIN
             'WITH moved AS (DELETE FROM %1$I WHERE %2$I >= %3$L AND %2$I < %4$L RETURNING *) INSERT INTO %5$I SELECT * FROM moved',
             one.kind || '_default', one.key, one.begins, one.ends, name
         );
-        EXECUTE format(
-            'ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', one.kind, name, one.begins, one.ends
-        );
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', one.kind, name, one.begins, one.ends);
     END LOOP;
 END
-$$;
-
--- The first number of the ledger in a month.
-CREATE OR REPLACE FUNCTION first_number(month date) RETURNS bigint LANGUAGE sql AS $$
-    SELECT to_char(month, 'YYYYMM')::bigint * 10000000000
 $$;
 
 -- Makes the partitions of the running month and of two more, and lets the numbers of the ledger begin with the month.
 CREATE OR REPLACE FUNCTION make_months() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     month CONSTANT date := date_trunc('month', clock_timestamp() AT TIME ZONE 'UTC');
-    number CONSTANT bigint := first_number(month);
+    number CONSTANT bigint := to_char(month, 'YYYYMM') || '0000000000';
 BEGIN
     IF to_regclass('spending' || to_char(month + interval '2 months', '_YYYY_MM')) IS NULL
         OR EXISTS (SELECT FROM spending_seq s WHERE s.last_value < number)
@@ -425,9 +414,8 @@ BEGIN
         RETURN;
     END IF;
     PERFORM lock_accounts(scopes, keys);
-    IF EXISTS (SELECT FROM spending s WHERE s.seq = which) THEN
-        fitting := true;
-    ELSE
+    fitting := EXISTS (SELECT FROM spending s WHERE s.seq = which);
+    IF NOT fitting THEN
         fitting := NOT EXISTS (
             SELECT FROM unnest(scopes, keys, caps) g (scope, key, cap) WHERE g.cap + (
                 SELECT a.granted - a.spent - a.reserved FROM account a WHERE a.scope = g.scope AND a.key = g.key
@@ -488,10 +476,8 @@ CREATE OR REPLACE FUNCTION grant_more(which bigint, of_scope text, of_key text, 
 RETURNS SETOF account LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM lock_accounts(ARRAY[of_scope], ARRAY[of_key]);
-    IF NOT EXISTS (SELECT FROM spending s WHERE s.seq = which) THEN
-        INSERT INTO spending (seq, line) VALUES (which, entry::json);
-        UPDATE account a SET granted = a.granted + micros, said = '' WHERE a.scope = of_scope AND a.key = of_key;
-    END IF;
+    INSERT INTO spending (seq, line) VALUES (which, entry::json) ON CONFLICT DO NOTHING;
+    UPDATE account a SET granted = a.granted + micros, said = '' WHERE FOUND AND a.scope = of_scope AND a.key = of_key;
     RETURN QUERY SELECT a.* FROM account a WHERE a.scope = of_scope AND a.key = of_key;
 END
 $$;
@@ -501,19 +487,13 @@ CREATE OR REPLACE FUNCTION warn(which bigint, of_scope text, of_key text, level 
 RETURNS TABLE (new boolean, of account) LANGUAGE plpgsql AS $$
 DECLARE
     levels CONSTANT text[] := ARRAY['', 'warning', 'passed'];
-    is_new boolean;
 BEGIN
     PERFORM lock_accounts(ARRAY[of_scope], ARRAY[of_key]);
-    is_new := EXISTS (SELECT FROM spending s WHERE s.seq = which);
-    IF NOT is_new THEN
-        UPDATE account a SET said = level WHERE a.scope = of_scope AND a.key = of_key
-            AND array_position(levels, level) > array_position(levels, a.said);
-        is_new := FOUND;
-        IF is_new THEN
-            INSERT INTO spending (seq, line) VALUES (which, entry::json);
-        END IF;
-    END IF;
-    RETURN QUERY SELECT is_new, a FROM account a WHERE a.scope = of_scope AND a.key = of_key;
+    UPDATE account a SET said = level WHERE a.scope = of_scope AND a.key = of_key
+      AND array_position(levels, level) > array_position(levels, a.said) AND NOT EXISTS (SELECT FROM spending s WHERE s.seq = which);
+    INSERT INTO spending (seq, line) SELECT which, entry::json WHERE FOUND;
+    RETURN QUERY SELECT EXISTS (SELECT FROM spending s WHERE s.seq = which), a FROM account a
+    WHERE a.scope = of_scope AND a.key = of_key;
 END
 $$;
 
@@ -526,13 +506,8 @@ BEGIN
     SELECT array_agg(d.seq) INTO dead FROM (
         SELECT r.seq FROM reservation r WHERE NOT EXISTS (SELECT FROM worker w WHERE w.id = r.worker) ORDER BY r.seq FOR UPDATE OF r
     ) d;
-    IF dead IS NULL THEN
-        RETURN;
-    END IF;
-    PERFORM FROM account a WHERE EXISTS (
-        SELECT FROM reservation r, unnest(r.scopes, r.keys) k (scope, key)
-        WHERE r.seq = ANY (dead) AND a.scope = k.scope AND a.key = k.key
-    ) ORDER BY a.scope, a.key FOR NO KEY UPDATE;
+    PERFORM lock_accounts(array_agg(k.scope), array_agg(k.key))
+    FROM reservation r, unnest(r.scopes, r.keys) k (scope, key) WHERE r.seq = ANY (dead);
     RETURN QUERY WITH gone AS (
         DELETE FROM reservation r WHERE r.seq = ANY (dead) RETURNING r.*, LEAST(r.micros, CASE
             WHEN r.at_once IS NULL OR r.at > clock_timestamp() THEN r.micros
@@ -621,23 +596,16 @@ BEGIN
 END
 $$;
 
--- Deletes some content that no thread has named for an hour.
-CREATE OR REPLACE FUNCTION collect_blobs() RETURNS void LANGUAGE sql AS $$
-    DELETE FROM blob b WHERE b.sha IN (
-        SELECT o.sha FROM blob o WHERE o.used_at < clock_timestamp() - interval '1 hour'
-          AND NOT EXISTS (SELECT FROM file f WHERE f.sha = o.sha) LIMIT 1000 FOR UPDATE SKIP LOCKED
-    )
-$$;
-
 -- Erases parts of threads that `me` owns (null: that nobody owns), and returns those that it left: they are not, or are
 -- owed something, or something was said there after `until`. A thread keeps its row, and its next conversation is a later
 -- one: what was said before is not read into it. Keys of a day's messages stay, for a platform that delivers them again.
--- `memories` are the names of the threads' own texts of the memory; they go with the conversation.
+-- `memories` are the names of the threads' own texts of the memory; they go with the conversation. Words are noted again.
 CREATE OR REPLACE FUNCTION forget_parts(me int, threads text[], memories text[], parts text[], until timestamptz)
 RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     held text[];
 BEGIN
+    PERFORM pg_advisory_xact_lock_shared(7777001);
     PERFORM FROM thread t WHERE t.id = ANY (threads) ORDER BY t.id FOR NO KEY UPDATE;
     held := ARRAY(
         SELECT t.id FROM thread t
@@ -645,6 +613,7 @@ BEGIN
           AND NOT EXISTS (SELECT FROM message m WHERE m.thread = t.id
               AND (me IS NULL AND m.settled IS NULL OR GREATEST(m.at, m.settled_at) > until))
     );
+    DELETE FROM vocabulary v WHERE v.thread = ANY (held);
     IF 'conversation' = ANY (parts) THEN
         DELETE FROM context c WHERE c.thread = ANY (held);
         DELETE FROM slot s USING unnest(threads, memories) g (thread, name) WHERE s.name = g.name AND g.thread = ANY (held);
@@ -682,5 +651,37 @@ BEGIN
     SELECT array_agg(DISTINCT d.sha) INTO gone FROM dropped d;
     PERFORM FROM blob b WHERE b.sha = ANY (gone) ORDER BY b.sha FOR UPDATE;
     DELETE FROM blob b WHERE b.sha = ANY (gone) AND NOT EXISTS (SELECT FROM file f WHERE f.sha = b.sha);
+END
+$$;
+
+-- The string of a name in a line, up to the name that follows: what people say may hold an escaped quotation mark. The text
+-- is looked into and not the JSON, which fails at an escaped NUL.
+CREATE OR REPLACE FUNCTION said(line json, name text, next text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT split_part(split_part(line::text, '"' || name || '":"', 2), '","' || next || '":', 1)
+$$;
+
+-- For two seconds, writes down the words of threads that have been quiet for a day. Nobody else does so, or forgets,
+-- meanwhile. A very long thread would take too long.
+CREATE OR REPLACE FUNCTION note_words() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    one record;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(7777001) THEN
+        RETURN;
+    END IF;
+    FOR one IN SELECT g.* FROM thread t, LATERAL (SELECT t.id, COALESCE(t.told_at, t.changed_at) AS at) g
+        WHERE g.at < clock_timestamp() - interval '1 day'
+          AND g.at IS DISTINCT FROM (SELECT v.at FROM vocabulary v WHERE v.thread = t.id)
+          AND NOT EXISTS (SELECT FROM message m WHERE m.thread = t.id OFFSET 5000)
+    LOOP
+        EXIT WHEN clock_timestamp() > statement_timestamp() + interval '2 seconds';
+        INSERT INTO vocabulary SELECT one.id, one.at, COALESCE(string_agg(DISTINCT w.word, ' '), '') FROM (
+            SELECT said(l.line, 'text', 'outcome') FROM log l WHERE l.thread = one.id
+            UNION ALL SELECT unnest(ARRAY[
+                said(m.received, 'text', 'sent_at'), said(m.intent, 'text', 'post'), said(m.settled, 'shown', 'spent')
+            ]) FROM message m WHERE m.thread = one.id
+        ) s (said), regexp_split_to_table(lower(s.said COLLATE "C"), '[\x01-/:-`{-\x7f]+') w (word)
+        ON CONFLICT (thread) DO UPDATE SET at = excluded.at, words = excluded.words;
+    END LOOP;
 END
 $$;

@@ -24,7 +24,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import Status
 from bot.reports.files import FileReader
 from bot.reports.links import linked
-from tests.bot.extensions.postgres.workers import THREAD, workers
+from tests.bot.extensions.postgres.workers import THREAD, rows, workers
 from tests.world import Platform, Scripted, calls, message, running, says
 from threads.model import ThreadId
 from transports.web.page_history import ThreadHistory
@@ -109,28 +109,33 @@ async def test_a_command_tells_the_same_over_both(both, words):
 
 SAID = (
     'first\nover "quotes", 100% of it, back\\slash \x00',
-    "Stra\u00dfe, \u00c4PFEL and \u0418\u0432\u0430\u043d, AL\u0130 and \u212a, \u03a3\u0391\u03a3",
+    "Stra\u00dfe, \u00c4PFEL and \u0418\u0432\u0430\u043d, AL\u0130 and \u212a, \u03a3\u0391\u03a3, \u6211\u4e0d\u5728_\u5bb6",
+    "nover",
 )
 SEARCHED = {
     'first OVER "quotes", 100% back\\slash \\': [1],
     "100.": [],
-    "nover": [],  # the escape of a new line, and a word
+    "%": [1],
+    "nover": [3],  # not the escape of a new line, and a word
     "outcome": [],  # a field of the lines
     "first \u00e4pfel": [],  # of two messages
-    "STRAßE äpf иВАн alİ k σας": [2],
-    "YES": [2, 1],
+    "STRAßE äpf иВАн alİ k σας 不在_": [2],
+    "YES": [1, 2],
 }
-"""Words, and the messages that say them or their answers, newest first."""
+"""Words, and the messages that say them or their answers: the first of a thread, and the newest thread first."""
 
 
-async def test_a_search_finds_the_same_over_both(dsn, tmp_path):
+async def test_a_search_finds_the_same_over_both(dsn, tmp_path, monkeypatch):
+    monkeypatch.setattr("transports.web.page_history.AT_ONCE", 1)
+
     async def talk(data, **more):
         platform = Platform()
         platform.name = "web"
-        model = Scripted(says("yes"), says("yes"))
+        model = Scripted(*[says("yes")] * 3)
         async with running(data, platform, model, clock=partial(datetime.now, UTC), **more) as core:
             for n, text in enumerate(SAID, 1):
-                await core.orchestrator.receive(message(n, text, thread=ThreadId("web", "", "ann", f"r{n}")))
+                thread = ThreadId("web", "", "ann", f"r{n % 2}")
+                await core.orchestrator.receive(message(n, text, thread=thread))
                 await platform.settled(f"m{n}")
 
     await in_both(talk, dsn, tmp_path)
@@ -146,6 +151,10 @@ async def test_a_search_finds_the_same_over_both(dsn, tmp_path):
                 connection.execute("DELETE FROM message WHERE thread = %s", (thread.name,))
                 for row in enumerate(line.decode() for line in files.log(thread)):
                     connection.execute("INSERT INTO log VALUES (%s, %s, %s)", (thread.name, *row))
+            connection.execute("UPDATE thread SET told_at = now() - interval '2 days'; SELECT note_words()")
+    for change, found in ("vocabulary SET words = 'pear'", 0), ("thread SET told_at = now()", 2):
+        rows(dsn, f"UPDATE {change} RETURNING 1")
+        assert len((await search("ann", ["yes"], {}, ()))[0]) == found, "old words say nothing of a thread"
 
 
 async def test_a_resubmitted_dead_letter_is_served_by_a_worker_that_runs(dsn, tmp_path):
@@ -172,9 +181,7 @@ async def test_the_status_lists_each_worker_with_its_threads_from_any_machine(ds
         shown = json.loads((await in_a_thread(run, "status", "--json")).output)
         listed = [(each["alive"], each["threads"], each["version"]) for each in shown["workers"]]
         assert listed == [(True, 1, "1"), (True, 0, "1")]
-        assert shown["tables"]["message"] > 0 and "audit" in shown["tables"], (
-            "partitions count under their table"
-        )
+        assert shown["tables"]["message"] > 0 and "audit" in shown["tables"], "not partitions"
         assert all(0 <= each["last_beat_s"] < 3 for each in shown["workers"])
         await two.kill()
         text = await in_a_thread(run, "status")

@@ -191,7 +191,7 @@ async def test_a_sender_is_refused_without_a_debt_and_has_more_as_time_passes(ds
 async def test_rates_that_nobody_uses_are_deleted_after_an_hour(dsn):
     rows(dsn, "SELECT use_tokens('sender:U1', 6, 1), use_tokens('sender:U2', 6, 1), take_token('post', 1, 1)")
     rows(dsn, "UPDATE bucket SET at = at - interval '61 min' WHERE name <> 'sender:U2' RETURNING name")
-    rows(dsn, "SELECT collect_buckets()")
+    rows(dsn, "SELECT collect()")
     assert rows(dsn, "SELECT name FROM bucket ORDER BY name") == [("post",), ("sender:U2",)]
 
 

@@ -88,11 +88,8 @@ async def test_a_report_is_claimed_again_by_its_own_worker_and_later_by_another(
         assert found == [True, False, True]
         assert await other.store.claim_report("y", 600)
         assert await other.store.claim_report("x", 0)
-        rows(
-            dsn,
-            "UPDATE bucket SET at = at - interval '2 hours' WHERE starts_with(name, 'report:') RETURNING 1",
-        )
-        rows(dsn, "SELECT collect_buckets()")
+        rows(dsn, "UPDATE bucket SET at = at - interval '2 h' WHERE starts_with(name, 'report:') RETURNING 1")
+        rows(dsn, "SELECT collect()")
         assert rows(dsn, "SELECT FROM bucket WHERE starts_with(name, 'report:')") == []
 
 

@@ -132,7 +132,7 @@ async def test_content_that_was_collected_meanwhile_is_sent_again(dsn, seats, mo
         async def collecting(self, statement, parameters=()):
             found = await run(self, statement, parameters)
             if statement == module.KNOWN and found:
-                await run(self, module.COLLECT)
+                await run(self, "SELECT collect()")
             return found
 
         monkeypatch.setattr(module.DatabaseSession, "rows", collecting)
@@ -295,17 +295,16 @@ async def test_a_workspace_that_was_removed_whole_is_stored_as_empty(dsn, seats)
         assert rows(dsn, "SELECT * FROM file") == []
 
 
-async def test_content_of_a_list_that_was_never_stored_is_deleted_after_an_hour(pool, dsn, seats):
+async def test_content_of_a_list_that_was_never_stored_is_deleted_after_an_hour(dsn, seats):
     async with seats(dsn, 1) as [one]:
         root = await own(one)
         (root / "a").write_bytes(b"a")
         await one.store.keep_workspace(THREAD)
         rows(dsn, "INSERT INTO blob (sha, data) VALUES (sha256('b'), 'b') RETURNING 1")
-        workspaces = module.Workspaces(pool, lambda: 0, lambda _: None)
-        await workspaces.collect()
+        rows(dsn, "SELECT collect()")
         assert rows(dsn, "SELECT count(*) FROM blob") == [(2,)]
         rows(dsn, "UPDATE blob SET used_at = used_at - interval '2 hours' RETURNING 1")
-        await workspaces.collect()
+        rows(dsn, "SELECT collect()")
         assert rows(dsn, "SELECT data FROM blob") == [(b"a",)]
 
 

@@ -23,7 +23,7 @@ from threads.model import Author, ThreadId
 from threads.store.data_folder import thread_folder
 
 BOB = Author("U2", "bob")
-CANARY = "kanarie-93xq"
+CANARY = "kanarie93xq"
 T3 = ThreadId("fake", "W", "C9", "3.0")
 TABLES = (
     "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1"
@@ -97,7 +97,9 @@ async def talk(data: Path, store) -> None:
 async def test_a_person_is_found_in_no_table_after_it_and_the_others_are(tmp_path, dsn, store):
     data = tmp_path / "data"
     await talk(data, store)
-    assert {"message", "context", "blob", "slot"} <= {*holding(dsn)}
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE thread SET told_at = now() - interval '2 days'; SELECT note_words()")
+    assert {"message", "context", "blob", "slot", "vocabulary"} <= {*holding(dsn)}
     said = await run(tmp_path, dsn, "forget", "--person", "U1", "--yes")
     assert "threads: 1" in said and "messages: 3" in said and "files: 1" in said
     assert holding(dsn) == []
