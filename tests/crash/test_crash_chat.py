@@ -265,11 +265,10 @@ async def test_no_post_in_matrix_may_be_a_repeat(good, chat, tmp_path):
 
 @only_matrix
 @pytest.mark.slow
-@pytest.mark.parametrize(("fault", "rules"), [("forgetful", {"lost"}), ("keyless", {"twice"})])
-async def test_a_bot_that_forgets_its_place_or_its_keys_is_caught(tmp_path, chat, fault, rules):
+async def test_a_bot_that_sends_each_message_as_a_new_one_is_caught(tmp_path, chat):
     rounds = Rounds(20, seed=5, threads=10)
-    report = await crash_run(tmp_path, rounds, replace(chat.stage, options=("--broken", fault)))
-    assert rules & {violation.partition(":")[0] for violation in report.violations}
+    report = await crash_run(tmp_path, rounds, replace(chat.stage, options=("--broken", "keyless")))
+    assert "twice" in {violation.partition(":")[0] for violation in report.violations}
 
 
 @only_slack

@@ -12,7 +12,6 @@ import argparse
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 import anyio.to_thread
@@ -26,7 +25,7 @@ from threads.store.disk import Disk
 from threads.store.json_file import JsonFiles
 from transports.matrix import live, posting
 from transports.matrix.client import Matrix, Options
-from transports.matrix.intake import Intake, SyncState
+from transports.matrix.intake import SyncState
 from transports.matrix.settings import MatrixSettings
 from transports.shared.link import supervisor
 from transports.shared.live import background_calls
@@ -57,23 +56,12 @@ def hurry(scale: float) -> None:
     supervisor.FIRST_PAUSE_S *= scale
 
 
-def forgetful() -> None:
-    """Store where the sync goes on before what it brought is durable."""
-    take = Intake._take
-
-    async def after(self: Intake, answer: Any, since: str) -> Any:
-        await self._state.change(lambda old: old.model_copy(update={"token": answer.next_batch}))
-        return await take(self, answer, since)
-
-    Intake._take = after  # type: ignore[method-assign]
-
-
 def keyless() -> None:
     """Send each message as a new one."""
     posting.transaction = lambda *_: uuid4().hex
 
 
-BROKEN: dict[str, Callable[[], None]] = {fault.__name__: fault for fault in (forgetful, keyless)}
+BROKEN: dict[str, Callable[[], None]] = {fault.__name__: fault for fault in (keyless,)}
 
 
 if __name__ == "__main__":
