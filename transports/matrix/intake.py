@@ -103,11 +103,10 @@ class Intake:
         for room_id, invitation in answer.rooms.invite.items():
             await self._invited(room_id, invitation.invite_state)
         locked = [one for one in self._state.value.locked if not await self._unlocked(*one)]
-        # What was said before the bot ever ran is not for it.
-        for room_id, joined in (answer.rooms.join if since else {}).items():
+        for room_id, joined in answer.rooms.join.items():
             timeline, room = joined.timeline, self._api.room(room_id)
             events: list[Event] = [event.source for event in timeline.events if hasattr(event, "source")]
-            if timeline.limited:
+            if timeline.limited and since:
                 missed = await self._missed(room_id, timeline.prev_batch or "", since)
                 steps = [self._own_step(event) for event in (*missed, *events)]
                 if ("invite", "join") in steps and not any(map(self._lets_in, (*missed, *events))):
@@ -117,6 +116,8 @@ class Intake:
                 events = [*missed, *events]
             begin = max((n for n, event in enumerate(events, 1) if self._lets_in(event)), default=0)
             for event in events[begin:]:
+                if not since and self._age(event) > self._max_age:
+                    continue  # said before the bot ever ran
                 if is_locked(event):
                     locked.append((room_id, text(event, "event_id")))
                 else:

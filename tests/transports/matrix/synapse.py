@@ -39,7 +39,7 @@ NAME = "home.test"
 FORGOTTEN = """
     CREATE TABLE IF NOT EXISTS instance_map (instance_id INTEGER PRIMARY KEY, instance_name TEXT NOT NULL UNIQUE)
 """
-"""What Synapse has in PostgreSQL alone. In SQLite each sync is a 500 until the next start, once a read receipt was cut."""
+"""What Synapse has in PostgreSQL alone. Without it, some kills left a SQLite server whose every sync was a 500."""
 
 PLENTY = {"per_second": 10_000, "burst_count": 10_000}
 UNLIMITED = {
