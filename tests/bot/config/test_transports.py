@@ -5,11 +5,13 @@ import json
 import jsonschema
 import pytest
 
+from bot.config.built_in_extensions import BUILT_IN
 from bot.config.load import json_schema, load, references
 from bot.config.scopes import Place, resolve
 from bot.config.transports import served
 from bot.ports.config_error import ConfigInvalid
 
+MATRIX = " matrix," if BUILT_IN["matrix"].is_here else ""
 SALES = {"kind": "slack", "bot_token": "env:SALES_BOT", "app_token": "env:SALES_APP"}
 
 
@@ -55,7 +57,7 @@ def test_a_platform_is_served_under_several_names_each_with_its_own_settings(loa
 @pytest.mark.parametrize(
     ("transports", "words"),
     [
-        ({"sales": {}}, "transports.sales: unknown key; there are slack, discord, matrix, web, and a name of your own says what"),
+        ({"sales": {}}, f"transports.sales: unknown key; there are slack, discord,{MATRIX} web, and a name of your own says what"),
         ({"slak": {}}, 'transports.slak: unknown key; the nearest known one is "slack", and a name'),
         ({"sales": {**SALES, "kind": "teams"}}, 'transports.sales.kind: no platform is called "teams"; there are discord'),
         ({"sales": {**SALES, "feedbck": 1}}, 'transports.sales.feedbck: unknown key; the nearest known one is "feedback"'),
@@ -75,7 +77,7 @@ def test_what_cannot_be_served_is_named(faults, transports, words):
     [
         (
             "shop:T1",
-            'scopes.shop:T1: no transport is called "shop"; there are console, discord, matrix, sales, slack, web',
+            f'scopes.shop:T1: no transport is called "shop"; there are console, discord,{MATRIX} sales, slack, web',
         ),
         ("sales:C0123456", "scopes.sales:C0123456: that is the id of a channel; write sales:TEAM:C0123456"),
         ("slack:D0123456", "scopes.slack:D0123456: that is the id of a channel; write slack:TEAM:D0123456"),
