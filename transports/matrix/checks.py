@@ -21,8 +21,8 @@ async def check_matrix(homeserver: str, token: str, post_in: str = "") -> AsyncG
         if finding := proxy("matrix.proxy", homeserver):
             yield finding
         async with open_api(homeserver, token, "matrix") as api:
-            versions = (await api.call("GET", "/_matrix/client/versions")).get("versions") or ["no version"]
-            yield Finding(name, "ok", f"answers, and speaks {versions[-1]}")
+            versions = (await api.find("/_matrix/client/versions")).get("versions") or ["of no version"]
+            yield Finding(name, "ok", f"answers, {versions[-1]}")
             name = "matrix.token"
             device = await api.log_in()
             yield Finding(name, "ok", f"{api.me.id}, device {device}", names=(api.me.id,))

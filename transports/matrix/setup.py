@@ -35,11 +35,12 @@ def _hello(_: Settings) -> str:
 async def _log_in(given: TransportSection, name: str, password: str) -> str:
     """Return the token of a new device. Raises `ConfigInvalid`."""
     import aiohttp  # noqa: PLC0415 - `threadfast --help` needs no network
-    from nio import AsyncClient, LoginResponse  # noqa: PLC0415
+    from nio import AsyncClient, AsyncClientConfig, LoginResponse  # noqa: PLC0415
 
     assert isinstance(given, MatrixSettings)
     logging.getLogger("nio").setLevel(logging.CRITICAL)  # what it says is said here
-    client = AsyncClient(given.homeserver.rstrip("/"), name)
+    config = AsyncClientConfig(max_limit_exceeded=0, max_timeouts=0)  # or it would try for ever
+    client = AsyncClient(given.homeserver.rstrip("/"), name, config=config)
     try:
         answer = await client.login(password, "Threadfast")
     except (aiohttp.ClientError, OSError) as error:
