@@ -51,11 +51,11 @@ PRIORITIES = defaultdict(lambda: 6, {"DEBUG": 7, "WARNING": 4, "ERROR": 3, "CRIT
 """systemd's number of a level, see sd-daemon(3)."""
 
 
-TALKATIVE = ("aiohttp", "anthropic", "discord", "nio", "openai", "slack_sdk", "urllib3")
+TALKATIVE = ("aiohttp", "anthropic", "discord", "openai", "slack_sdk", "urllib3")
 """Loggers that write payloads, such as messages and tickets, at the level debug."""
 
 
-SILENT = ("client", "httpcore2", "httpx2", "mcp")
+SILENT = ("client", "httpcore2", "httpx2", "mcp", "nio")
 """Loggers that write addresses and sessions at the level info, and payloads at debug."""
 
 
