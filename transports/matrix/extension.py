@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from bot.config.settings import Settings
 from bot.config.transports import served
 from bot.host.extension import Extension, TransportHost, TransportKind
+from bot.ports.config_error import ConfigInvalid
 from threads.model import Author
-from transports.matrix.settings import SETTINGS, MatrixSettings
+from transports.matrix.settings import MISSING, SETTINGS, MatrixSettings
 
 if TYPE_CHECKING:
     from bot.host.checks import Context, Findings
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from transports.matrix.client import Matrix
     from transports.matrix.values import Room
 
-NO_NIO = 'Matrix needs more packages: pip install "threadfast[matrix]".'
 ONE_MACHINE = (
     'Matrix needs the store "files", as the keys of encrypted rooms are on one machine: leave it out.'
 )
 
 
 def _open(host: TransportHost) -> Matrix:
+    if MISSING:
+        raise ConfigInvalid(f"transports.{host.name}: {MISSING}")
     import anyio.to_thread
 
     from bot.config.load import resolve_secret
@@ -50,6 +51,8 @@ def _open(host: TransportHost) -> Matrix:
 
 
 def _check(context: Context, name: str) -> Findings:
+    if MISSING:
+        raise ConfigInvalid(f"transports.{name}: {MISSING}")
     from bot.config.load import resolve_secret
     from transports.matrix.checks import check_matrix
 
@@ -66,8 +69,8 @@ def _setup() -> PlatformSetup:
 
 def _faults(settings: Settings) -> Iterable[str]:
     names = [name for name, given in served(settings).items() if isinstance(given, MatrixSettings)]
-    if names and find_spec("nio") is None:
-        yield f"transports.{names[0]}: {NO_NIO}"
+    if names and MISSING:
+        yield f"transports.{names[0]}: {MISSING}"
     if names and settings.store.kind != "files":
         yield f"store.kind: {ONE_MACHINE}"
 

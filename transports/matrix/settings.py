@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Literal
 
 from pydantic import Field
 
 from bot.config.settings import Names, Secret, Url
 from bot.config.transports import TransportSection, TransportSettings
+
+MISSING = "" if find_spec("nio") else 'Matrix needs more packages: pip install "threadfast[matrix]".'
+"""What to do where the extra is not installed, a blank where it is."""
 
 
 class MatrixSettings(TransportSection):

@@ -9,7 +9,7 @@ from bot.config.settings import Settings
 from bot.config.transports import TransportSection
 from bot.host.setup import Form, Members, PlatformSetup, Screen, Token
 from bot.ports.config_error import ConfigInvalid
-from transports.matrix.settings import MatrixSettings
+from transports.matrix.settings import MISSING, MatrixSettings
 
 CLIENT = "https://app.element.io"
 TOKEN = "a Matrix access token"  # noqa: S105 - its name
@@ -34,6 +34,8 @@ def _hello(_: Settings) -> str:
 
 async def _log_in(given: TransportSection, name: str, password: str) -> str:
     """Return the token of a new device. Raises `ConfigInvalid`."""
+    if MISSING:
+        raise ConfigInvalid(MISSING)
     import aiohttp  # noqa: PLC0415 - `threadfast --help` needs no network
     from nio import AsyncClient, AsyncClientConfig, LoginResponse  # noqa: PLC0415
 
