@@ -270,6 +270,10 @@ CREATE OR REPLACE FUNCTION collect() RETURNS void LANGUAGE sql AS $$
       OR b.at < clock_timestamp() - interval '2 days' AND starts_with(b.name, 'first:')
 $$;
 
+-- As workers of the version before call it; they may share a database that this version made.
+CREATE OR REPLACE FUNCTION collect_blobs() RETURNS void LANGUAGE sql AS $$ SELECT collect() $$;
+CREATE OR REPLACE FUNCTION collect_buckets() RETURNS void LANGUAGE sql AS $$ SELECT collect() $$;
+
 -- Makes the partitions of one month, given by its first day, unless they are there. What came for it before moves in.
 -- They are attached when they are ready: that waits for nobody who uses the others.
 CREATE OR REPLACE FUNCTION make_month(month date) RETURNS void LANGUAGE plpgsql AS $$

@@ -18,7 +18,7 @@ from threads.errors import NewerSchema
 FIRST = Path(__file__).with_name("schema_1.sql")
 """What the first version made: tables and functions in one."""
 
-FORMS = {3: "36d1", 4: "78f6", 5: "5ffb", 6: "0398"}
+FORMS = {3: "36d1", 4: "78f6", 5: "5ffb", 6: "38cc"}
 """How the digest of functions.sql begins, by its version."""
 
 CALLS = "SELECT oid::regprocedure::text, prorettype::regtype::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
@@ -75,6 +75,12 @@ def test_the_functions_of_a_newer_version_stay(dsn):
         connection.execute("UPDATE meta SET functions = 0")
         migrate(dsn)
         assert connection.execute("SELECT to_regproc('collect') IS NULL").fetchone() == (False,)
+
+
+@pytest.mark.parametrize("called", ["collect_blobs()", "collect_buckets()"])
+def test_what_workers_of_the_version_before_call_is_there(dsn, called):
+    with psycopg.connect(dsn) as connection:
+        connection.execute(f"SELECT {called}")
 
 
 def test_a_change_of_the_functions_raises_their_version_and_no_step_makes_one():
