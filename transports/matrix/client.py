@@ -40,11 +40,15 @@ REFUSED = "I am not allowed to read it: the homeserver refused."
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the transport is given. ``may_invite`` returns whether a person may have the bot in a room."""
+    """What the transport is given. ``links`` are hosts that may be linked.
+
+    ``may_invite`` returns whether a person may have the bot in a room.
+    """
 
     settings: MatrixSettings
     token: str = field(repr=False)
     max_age_s: float
+    links: frozenset[str] = frozenset()
     may_invite: Callable[[str, Room], bool] = lambda _, __: True
 
 
@@ -145,7 +149,7 @@ class Matrix(Client[Options, Api, _Connection]):
         api.open_keys(
             self._data / f"{self.name}-keys", device
         )  # in a thread it would meet another account in nio
-        posting = Posting(api)
+        posting = Posting(api, self._options.links)
         presence = Presence(api, posting, settings)
         tasks.start_soon(presence.run)
         intake = Intake(

@@ -42,7 +42,8 @@ def _open(host: TransportHost) -> Matrix:
         return access.may_use(Author(person), room.thread())
 
     token = resolve_secret(host.given.token, host.environ)
-    options = Options(host.given, token, settings.recovery.max_age_s, may_invite)
+    links = frozenset(settings.links.allow)
+    options = Options(host.given, token, settings.recovery.max_age_s, links, may_invite)
     offload = anyio.to_thread.run_sync
     transport = Matrix(options, settings.data, disk=PosixDisk(), offload=offload, now=utc_now, name=host.name)
     transport.open_state = partial(host.storage.states.open, f"{host.name}-sync", SyncState())

@@ -30,6 +30,7 @@ from threads.store.json_file import JsonState, State
 from transports.matrix import render
 from transports.matrix.api import CLIENT, Api, is_locked
 from transports.matrix.parse import parse_message, replied_to, sent_at, without_name, words_of
+from transports.matrix.posting import MEANINGS, STOP
 from transports.matrix.values import (
     Event,
     Room,
@@ -231,9 +232,9 @@ class Intake:
 
     async def _take_reaction(self, event: Event, room: Room) -> None:
         target, sign = relation(event, "m.annotation"), text(fields(content_of(event), "m.relates_to"), "key")
-        posted = await self._api.event(room.id, target)
+        posted = await self._api.event(room.id, target) if sign in MEANINGS else {}
         marked = mark_of(posted) if posted.get("sender") == self._api.me.id else {}
-        stops = "/stop" if sign.startswith("🛑") and marked.get("final") is False else ""
+        stops = "/stop" if sign == STOP and marked.get("final") is False else ""
         if command := stops or text(fields(marked, "choices"), sign):
             thread = room.thread(relation(posted, "m.thread") or ("" if room.direct else target))
             event_id = text(event, "event_id")

@@ -44,7 +44,12 @@ REMEMBERED = 1_000
 MOST_PAGES = 5
 """Pages of a room or thread in which a post is looked for."""
 SIGNS = {"/approve": "✅", "/deny": "❌", "/retry": "🔁"}
+STOP = "🛑"
 NUMBERS = tuple(f"{n}\ufe0f\u20e3" for n in range(1, 10))
+
+
+MEANINGS = frozenset((*SIGNS.values(), *NUMBERS, STOP))
+"""Reactions that may mean something to the bot."""
 
 
 @dataclass(slots=True)
@@ -68,8 +73,8 @@ class PostedQuestion:
 
 
 class Posting:
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, api: Api, links: frozenset[str] = frozenset()) -> None:
+        self._api, self._links = api, links
         self._posts: LRUCache[str, _Parts] = LRUCache(REMEMBERED)
         self.questions: OpenQuestions[PostedQuestion] = OpenQuestions()
 
@@ -77,12 +82,12 @@ class Posting:
         """Post, over what is there of it, and return the id of the first part. Raises `PostFailed`."""
         thread, key, signs = outgoing.thread, outgoing.key, signs_of(outgoing.choices)
         pages = render.pages(_with_choices(outgoing.text, outgoing.choices, signs))
-        post, last = self._parts_of(key), len(pages)
+        post, last, to, own = self._parts_of(key), len(pages), outgoing.reply_to, outgoing.links
         with progress(post.final):
             for part, page in enumerate(pages, 1):
                 if part not in post.final:
                     choices = signs if part == last else {}
-                    await self.show(thread, outgoing.reply_to, key, page, part, of=last, choices=choices)
+                    await self.show(thread, to, key, page, part, of=last, choices=choices, own=own)
         await self.remove(thread, key, keep=last)
         if signs:
             self.questions.add(key, post.events[last], PostedQuestion(thread, key, last, pages[-1]))
@@ -96,12 +101,12 @@ class Posting:
 
     async def show(
         self, thread: ThreadId, reply_to: str, key: str, page: str, part: int = 1, *, of: int = 1,
-        final: bool = True, choices: Mapping[str, str] | None = None,
+        final: bool = True, choices: Mapping[str, str] | None = None, own: Collection[str] = (),
     ) -> None:  # fmt: skip
-        """Send a part of a post, or edit its message if there is one. Raises `PostFailed`."""
+        """Send a part of a post, or edit its message if there is one. *own* links stay links. Raises `PostFailed`."""
         post, about = self._parts_of(key), decoded(reply_to) if reply_to.startswith("$") else ""
         marked = mark(key, part, of=of, final=final, choices=choices)
-        content = render.content(page, marked, root_of(thread), about)
+        content = render.content(page, marked, root_of(thread), about, self._links.union(own))
         has_other_words = part in post.events or part in post.drafted
         post.drafted.update(() if final else (part,))
         if part not in post.events:

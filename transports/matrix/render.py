@@ -1,14 +1,14 @@
 """A model's Markdown as the content of Matrix messages; pure.
 
 The body is the Markdown itself, for clients that show nothing else. The formatted one is HTML of the tags that the
-specification allows: HTML in the text stays text, an image is a link to it, and a link to a person is text. So
-nothing is fetched and nobody is called. https://spec.matrix.org/v1.16/client-server-api/#mroommessage-msgtypes
+specification allows: HTML in the text stays text, and addresses that nobody allowed are code. So nothing is fetched
+and nobody is called. https://spec.matrix.org/v1.16/client-server-api/#mroommessage-msgtypes
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
+from markdown_it.utils import EnvType
 
 from transports.base.model_forms import with_model_forms
 from transports.base.text import clean, split
@@ -26,7 +27,7 @@ PAGE, MOST_HTML = 22_000, 25_000
 takes a third more."""
 FALLBACK = 200
 """Characters of an edit that apps show which know of none."""
-_LINK = re.compile(r"(?!https?://matrix\.to/)(?:https?|mailto):", re.IGNORECASE)
+_HOST = re.compile(r"https?://([a-z0-9_.-]+)(?::[0-9]{1,5})?(?=[/?#]|\Z)(?!.*\\)", re.IGNORECASE)
 
 
 def pages(text: str) -> list[str]:
@@ -38,10 +39,12 @@ def _size(text: str) -> int:
     return sum(len(form.encode("utf-8", "replace")) for form in (text, escape(text)))
 
 
-def content(text: str, mark: Mapping[str, Any], root: str = "", reply_to: str = "") -> dict[str, Any]:
-    """Return the content of a message, in the thread below *root*. It calls nobody."""
+def content(
+    text: str, mark: Mapping[str, Any], root: str = "", reply_to: str = "", links: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the content of a message, in the thread below *root*. It calls nobody. *links* are as for `html`."""
     message = {"msgtype": "m.text", "body": text, "m.mentions": {}, MARK: mark, **in_thread(root, reply_to)}
-    formatted = {"format": "org.matrix.custom.html", "formatted_body": html(text)}
+    formatted = {"format": "org.matrix.custom.html", "formatted_body": html(text, links)}
     return message | (formatted if len(formatted["formatted_body"].encode()) < MOST_HTML else {})
 
 
@@ -59,9 +62,9 @@ def edit(event: str, new: Mapping[str, Any]) -> dict[str, Any]:
     return {**shown, "m.new_content": replaced, "m.relates_to": related}
 
 
-def html(text: str) -> str:
-    """Return Markdown as HTML that is safe in any client."""
-    return str(_parser().render(text)).strip()
+def html(text: str, links: Collection[str] = ()) -> str:
+    """Return Markdown as HTML that is safe in any client. *links* are addresses, and hosts, that may be linked."""
+    return str(_parser().render(text, {"links": links})).strip()
 
 
 def plain(words: str) -> str:
@@ -70,22 +73,29 @@ def plain(words: str) -> str:
 
 
 class _Safe(RendererHTML):
-    def image(self, tokens: Sequence[Token], index: int, *_: object) -> str:
-        return _link(str(tokens[index].attrs.get("src", "")), escape(tokens[index].content))
+    """Writes an address that may not be linked as code: an app would fetch it for a preview, and so tell its host."""
 
-    def address(self, tokens: Sequence[Token], index: int, *_: object) -> str:
-        return _link(tokens[index].content, escape(tokens[index].content))
+    def image(self, tokens: Sequence[Token], index: int, _: object, env: EnvType) -> str:
+        return "".join(_link(str(tokens[index].attrs.get("src", "")), env, escape(tokens[index].content)))
 
-    def link_open(self, tokens: Sequence[Token], index: int, *_: object) -> str:
-        return _link(str(tokens[index].attrs.get("href", "")), "\0").partition("\0")[0]
+    def address(self, tokens: Sequence[Token], index: int, _: object, env: EnvType) -> str:
+        return "".join(_link(tokens[index].content, env, ""))
 
-    def link_close(self, tokens: Sequence[Token], index: int, *_: object) -> str:
+    def link_open(self, tokens: Sequence[Token], index: int, _: object, env: EnvType) -> str:
+        return _link(str(tokens[index].attrs.get("href", "")), env, "…")[0]
+
+    def link_close(self, tokens: Sequence[Token], index: int, _: object, env: EnvType) -> str:
         opening = next(token for token in reversed(tokens[:index]) if token.type == "link_open")
-        return _link(str(opening.attrs.get("href", "")), "\0").partition("\0")[2]
+        return _link(str(opening.attrs.get("href", "")), env, "…")[2]
 
 
-def _link(address: str, words: str) -> str:
-    return f'<a href="{escape(address)}">{words or escape(address)}</a>' if _LINK.match(address) else words
+def _link(address: str, env: EnvType, words: str) -> tuple[str, str, str]:
+    """Return what stands before the words of a link, the words, and what stands after them."""
+    shown, host = escape(address), _HOST.match(address)
+    names = [f".{name.lower().strip('.')}" for name in env["links"]]
+    if address in env["links"] or (host and any(f".{host[1].lower()}".endswith(name) for name in names)):
+        return f'<a href="{shown}">', words or shown, "</a>"
+    return ("", words, f" (<code>{shown}</code>)") if words else ("<code>", shown, "</code>")
 
 
 @cache

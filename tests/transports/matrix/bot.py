@@ -24,7 +24,7 @@ def transport(
 ) -> Matrix:
     disk, offload = PosixDisk(), anyio.to_thread.run_sync
     given = MatrixSettings(homeserver=synapse.url, **settings)
-    options = Options(given, token, 600.0, may_invite)
+    options = Options(given, token, 600.0, may_invite=may_invite)
     edge = Matrix(options, data, disk=disk, offload=offload, now=utc_now)
     edge.open_state = partial(JsonFiles(disk, data, offload).open, "matrix-sync", SyncState())
     return edge
