@@ -8,7 +8,7 @@ from functools import partial
 import anyio
 import pytest
 
-from tests.fakes.discord import CHANNEL, FORUM, GUILD, U1, U2, FakeDiscord
+from tests.fakes.discord import BOT, CHANNEL, FORUM, GUILD, U1, U2, FakeDiscord
 from tests.patience import WITHIN_S
 from tests.transports.discord.bot import transport
 from tests.transports.settling import beside
@@ -133,6 +133,15 @@ async def test_a_question_that_begins_a_thread_has_its_title_and_costs_no_call(t
         at._in(CHANNEL, (await at.discord.say(U1, CHANNEL, "a question")).id)
         assert await at.earlier(at.thread.root) == Earlier()
         assert at.asked() == []
+
+
+async def test_a_thread_that_the_bot_opened_has_no_title_to_tell(tmp_path):
+    async with place(tmp_path) as at:
+        asked = await at.discord.say(U1, CHANNEL, "a question")
+        at._in(CHANNEL, asked.id)
+        await at.discord.thread(BOT, asked, "a question")
+        await at.discord.until(lambda: at.edge._connection.earlier._channels.known(asked.id))
+        assert await at.earlier(asked.id) == Earlier()
 
 
 async def test_what_came_after_a_message_takes_one_call_or_is_counted(tmp_path):

@@ -6,6 +6,8 @@ the channel is a `PartialMessageable` without a type, and taking it for a guild'
 
 from __future__ import annotations
 
+from functools import partial
+
 import discord
 from cachetools import LRUCache
 
@@ -57,16 +59,14 @@ def place_of(channel: object, transport: str = "discord") -> Place | None:
     A thread can be opened from a message in a text or an announcement channel; a voice or stage channel has text but
     no threads, and a forum's posts are threads. https://docs.discord.com/developers/topics/threads
     """
+    at = partial(Place, str(getattr(channel, "id", "")), transport=transport)
     match channel:
         case discord.DMChannel():
-            return Place(str(channel.id), "direct", transport=transport)
+            return at("direct")
         case discord.Thread():
             guild, parent = str(channel.guild.id), str(channel.parent_id)
-            return Place(str(channel.id), "thread", guild, parent, title=channel.name, transport=transport)
+            return at("thread", guild, parent, title=channel.name, owner=str(channel.owner_id))
         case discord.abc.GuildChannel():
-            threads = isinstance(channel, discord.TextChannel)
-            return Place(
-                str(channel.id), "channel", str(channel.guild.id), threads=threads, transport=transport
-            )
+            return at("channel", str(channel.guild.id), threads=isinstance(channel, discord.TextChannel))
         case _:
             return None

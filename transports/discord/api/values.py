@@ -70,7 +70,8 @@ class Upload:
 class Place:
     """A channel. ``parent`` is a thread's channel; ``threads``: threads can be opened from its messages.
 
-    ``title`` is a thread's name, when it was last seen. ``transport`` is the name that the settings give this bot.
+    ``title`` is a thread's name, when it was last seen; ``owner`` opened it. ``transport`` is the name that the
+    settings give this bot.
     """
 
     id: str
@@ -79,6 +80,7 @@ class Place:
     parent: str = ""
     threads: bool = False
     title: str = field(default="", compare=False)
+    owner: str = field(default="", compare=False)
     transport: str = "discord"
 
     def thread(self, message_id: str = "") -> ThreadId:

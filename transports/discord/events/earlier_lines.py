@@ -38,12 +38,13 @@ class EarlierLines:
     async def of(self, thread: ThreadId, before: str, after: str) -> Earlier:
         """Return lines of a thread; see `transports.base.transport.Transport.earlier`. Raises `PostFailed`.
 
-        A direct message and a chain of replies have none. The title comes with those from the beginning only.
+        A direct message and a chain of replies have none. The title comes with those from the beginning only, and
+        not where the bot opened the thread: it repeats the question then.
         """
         place = await self._place(thread, before)
         if place is None or place.kind != "thread":
             return Earlier()
-        title = place.title
+        title = "" if place.owner == self._me.id else place.title
         if before == thread.root:
             return Earlier(title=title)
         page = await self._rest.history(thread.root, before=before if is_snowflake(before) else "")
