@@ -70,6 +70,8 @@ order: PEM keys, headers, URL parameters, named values, URL passwords, webhooks,
 providers, GitHub, AWS, Google, JWT and Discord."""
 
 
+SEARCHED = [(shape, [(each, each.islower()) for each in beginnings]) for shape, *beginnings in SHAPES]
+
 ANNOUNCES = re.compile(
     rf"(?i)(?:authorization|x-api-key|bearer|{_NAME})[\"']?\s{{0,8}}"
     r"(?:[:=]\s{0,8}[\"']?(?:(?:bearer|basic|bot|token)\s{1,8})?)?\Z"
@@ -80,8 +82,9 @@ ANNOUNCES = re.compile(
 def mask(text: str) -> str:
     """Return *text* with everything that looks like a secret replaced by `MARK`."""
     lower = _lower(text)
-    for shape, *beginnings in SHAPES:
-        if places := [at for each in beginnings for at in _places(lower if each.islower() else text, each)]:
+    for shape, beginnings in SEARCHED:
+        if found := [each for each, in_lower in beginnings if each in (lower if in_lower else text)]:
+            places = [at for each in found for at in _places(lower if each.islower() else text, each)]
             masked = _masked(text, re.compile(shape), sorted(places))
             if masked != text:
                 text, lower = masked, _lower(masked)

@@ -263,9 +263,9 @@ RULES = (
 
 RAISED: tuple[tuple[frozenset[str], type[ProviderError]], ...] = (
     (frozenset({"PoolTimeout"}), ModelConnection),
-    (frozenset({"UnsupportedProtocol", "InvalidURL"}), BadRequest),
+    (frozenset({"UnsupportedProtocol", "InvalidURL", "NonHttpUrlClientError"}), BadRequest),
     (frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"}), ModelTimeout),
-    (frozenset({"APIConnectionError", "TransportError", "OSError"}), ModelConnection),
+    (frozenset({"APIConnectionError", "TransportError", "ClientError", "OSError"}), ModelConnection),
     (
         frozenset(
             {

@@ -57,8 +57,12 @@ class ServerTraits:
 
     def known(self, info: ModelInfo) -> ModelInfo:
         """Return the capabilities of the model as they are with this server."""
-        window = self.window or self._learned.window or info.context_window
-        return replace(info, context_window=window, vision=info.vision and self.forms.get("images") != "none")
+        learned = self._learned
+        window = self.window or learned.window or info.context_window
+        vision = info.vision and (learned.forms | self.given).get("images") != "none"
+        if (window, vision) == (info.context_window, info.vision):
+            return info
+        return replace(info, context_window=window, vision=vision)
 
     def refuses(self, effort: Effort) -> bool:
         return effort in self._learned.efforts

@@ -41,6 +41,9 @@ class ServersFile(JsonState):
     models: dict[str, Learned] = Field(default_factory=dict)
 
 
+NOTHING = Learned()
+
+
 class LearnedServers:
     """What was learned of all servers. Without a *state*, or as long as the disk refuses, it is kept in memory.
 
@@ -61,8 +64,9 @@ class LearnedServers:
     def of(self, key: str) -> Learned:
         """Return what is believed of a model. What has no time counts from the start of this process."""
         saved = self._state.value.models if self._state else {}
-        known = self._unsaved.get(key) or saved.get(key) or Learned()
-        return known if self._now() - (known.at or self._began) < KEPT_FOR else Learned()
+        known = self._unsaved.get(key) or saved.get(key)
+        recent = known and self._now() - (known.at or self._began) < KEPT_FOR
+        return known if known and recent else NOTHING
 
     async def learn(self, key: str, change: Callable[[Learned], Learned]) -> None:
         """Replace what is known of a model with what *change* makes of it."""

@@ -283,10 +283,10 @@ class AnthropicModel(SdkModel):
     path = "/v1/messages"
     reader = MessagesReader
 
-    def _make(self, **settings: Any) -> tuple[Any, Any]:
-        from anthropic import AsyncAnthropic, AsyncStream  # noqa: PLC0415
+    def _make(self, **settings: Any) -> Any:
+        from anthropic import AsyncAnthropic  # noqa: PLC0415
 
-        return AsyncAnthropic(**settings, open_telemetry=False), AsyncStream
+        return AsyncAnthropic(**settings, open_telemetry=False)
 
     def _body(self, request: Request) -> dict[str, object]:
         # Without a key there is no next call: writing its prompt to the cache would only cost money.

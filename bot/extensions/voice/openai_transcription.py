@@ -15,7 +15,7 @@ import anyio
 
 from bot.extensions.voice.recording import AudioUsage, TranscriptionRequest
 from bot.llm.adapters.openai_sdk import OpenAIClient
-from bot.llm.adapters.stream import typed_errors
+from bot.llm.adapters.stream import UNCONNECTED, typed_errors
 from bot.llm.adapters.wire_form import part, scrub, tokens
 from bot.ports.errors import BadRequest, ModelConnection, ModelTimeout, ModelUnavailable, ProviderError
 from bot.ports.model import Completion, Request
@@ -50,7 +50,7 @@ class OpenAITranscription(OpenAIClient):
         """Return the text of the recording; raises `ProviderError`, and OSError if it cannot be read."""
         if not isinstance(request, TranscriptionRequest):
             raise BadRequest("there is no recording", provider=self.provider, model=self.model)
-        client, _ = await self._open_client()
+        client = await self._open_client()
         media_type = request.file.media_type
         file = (wire_name(request.file), await request.read(), media_type or "application/octet-stream")
         try:
@@ -110,9 +110,9 @@ def _refused(error: BaseException) -> bool:
     causes = {type(why).__name__ for why in (error.__cause__, error.__cause__ and error.__cause__.__cause__)}
     match error:
         case ModelTimeout():
-            return "status" in error.fields or "ConnectTimeout" in causes
+            return "status" in error.fields or not UNCONNECTED.isdisjoint(causes)
         case ModelConnection():
-            return error.alone or "ConnectError" in causes
+            return error.alone or not causes.isdisjoint({"ConnectError", "ClientConnectorError"})
         case ModelUnavailable():
             return "status" in error.fields
     return isinstance(error, ProviderError)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import getproxies
 
 import anyio
 
@@ -50,10 +51,13 @@ def open_http(ca_file: Path | None) -> httpx2.AsyncClient:
     import httpx2  # noqa: PLC0415
 
     from bot.config.network import tls_context  # noqa: PLC0415
+    from bot.llm.adapters.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
     from bot.llm.adapters.body_limit import bound  # noqa: PLC0415
 
+    tls = tls_context(ca_file)
     return httpx2.AsyncClient(
-        verify=tls_context(ca_file) or True,
+        transport=None if getproxies() else AiohttpTransport(tls, connections=2000, keepalive_s=120),
+        verify=tls or True,
         limits=httpx2.Limits(max_connections=2000, max_keepalive_connections=200, keepalive_expiry=120),
         timeout=httpx2.Timeout(600, connect=5, read=300, write=30, pool=10),
         follow_redirects=False,

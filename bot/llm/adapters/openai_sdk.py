@@ -10,7 +10,7 @@ from bot.llm.adapters.sdk import SdkClient
 class OpenAIClient(SdkClient):
     """A client of OpenAI's SDK."""
 
-    def _make(self, **settings: Any) -> tuple[Any, Any]:
-        from openai import AsyncOpenAI, AsyncStream  # noqa: PLC0415
+    def _make(self, **settings: Any) -> Any:
+        from openai import AsyncOpenAI  # noqa: PLC0415
 
-        return AsyncOpenAI(**settings), AsyncStream
+        return AsyncOpenAI(**settings)

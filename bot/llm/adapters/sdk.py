@@ -1,13 +1,15 @@
-"""The base of all adapters over an SDK: keys, clients, and events as plain JSON."""
+"""The base of all adapters: keys, an SDK's client, and events as plain JSON."""
 
 from __future__ import annotations
 
 import gc
+import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
@@ -19,6 +21,7 @@ from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.sse import EventDecoder, JsonEvent
 from bot.llm.adapters.stream import Call, Reader, typed_errors
 from bot.llm.adapters.wire_form import in_forms
+from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import Unauthorized
 from bot.ports.model import Completion, Request
 from threads.model import OnEvent
@@ -65,7 +68,7 @@ class SdkClient(ABC):
     vision: bool = True
     params: Mapping[str, JsonValue] = field(default_factory=dict)
     _lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
-    _built: tuple[str, tuple[Any, Any]] | None = field(default=None, init=False)
+    _built: tuple[str, Any] | None = field(default=None, init=False)
 
     @property
     def name(self) -> str:
@@ -75,8 +78,8 @@ class SdkClient(ABC):
         """Import the SDK and make its client, so that no answer waits for that. Raises `ProviderError`."""
         await self._open_client()
 
-    async def _open_client(self) -> tuple[Any, Any]:
-        """Return the SDK's client and stream type for the present key. Raises `ProviderError`."""
+    async def _open_client(self) -> Any:
+        """Return the SDK's client for the present key. Raises `ProviderError`."""
         api_key = (self.api_key() or self.no_key).strip()
         if not api_key or not api_key.isascii() or not api_key.isprintable():
             # A later error would have the whole header, and so the key, in its text.
@@ -87,8 +90,8 @@ class SdkClient(ABC):
         with typed_errors(self.provider, self.model, self.now):
             return await self._client(api_key)
 
-    async def _client(self, api_key: str) -> tuple[Any, Any]:
-        """Return the SDK's client and stream type, made in a worker thread at first use and for each new key.
+    async def _client(self, api_key: str) -> Any:
+        """Return the SDK's client, made in a worker thread at first use and for each new key.
 
         Importing an SDK takes a second or more, and the event loop must go on serving all other threads.
         """
@@ -98,7 +101,7 @@ class SdkClient(ABC):
                     self._built = (api_key, await run_sync(self._build, api_key, abandon_on_cancel=True))
             return self._built[1]
 
-    def _build(self, api_key: str) -> tuple[Any, Any]:
+    def _build(self, api_key: str) -> Any:
         import httpx2  # noqa: PLC0415
 
         limits = self.timeouts  # `stream` has stricter ones, by content
@@ -112,8 +115,8 @@ class SdkClient(ABC):
         )
 
     @abstractmethod
-    def _make(self, **settings: Any) -> tuple[Any, Any]:
-        """Return the SDK's client with these settings, and its type of streams."""
+    def _make(self, **settings: Any) -> Any:
+        """Return the SDK's client with these settings."""
 
 
 class SdkModel(SdkClient):
@@ -125,29 +128,11 @@ class SdkModel(SdkClient):
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`."""
-        client, stream_type = await self._open_client()  # before the clock of the call starts
-
-        @asynccontextmanager
-        async def open_events() -> AsyncIterator[AsyncIterable[JsonEvent]]:
-            """Open the events as plain JSON.
-
-            The SDKs would build a model of pydantic from each event, which takes more time than all the rest, and
-            half a second at its first use; OpenAI's would also walk all of the body against its types. They read only
-            a faultless stream with the right label, see `sse`.
-            """
-            async with await client.post(
-                self.path,
-                cast_to=object,
-                body=in_forms(self._body_with_params(request), request.forms),
-                stream=True,
-                stream_cls=stream_type[object],
-            ) as stream:
-                yield _events(stream.response)
-
+        client = await self._open_client()  # before the clock of the call starts
         call = Call(
             self.provider,
             self.model,
-            open_events,
+            partial(self._open_events, client, request),
             self.reader(self.name),
             self.timeouts,
             request.max_tokens,
@@ -156,11 +141,40 @@ class SdkModel(SdkClient):
         )
         return await call.answer(on_event)
 
+    @asynccontextmanager
+    async def _open_events(self, client: Any, request: Request) -> AsyncIterator[AsyncIterable[JsonEvent]]:
+        """Open the events as plain JSON.
+
+        The SDK says where to and with which headers. Its own way there builds the request from pydantic models and
+        walks the body against its types; then it makes a model of each event. That takes more time than all the rest.
+        """
+        body = in_forms(self._body_with_params(request), request.forms)
+        headers = {
+            name: value
+            for name, value in (client.auth_headers | client.default_headers).items()
+            if isinstance(value, str)
+        }
+        url, content = f"{str(client.base_url).rstrip('/')}{self.path}", json.dumps(body, ensure_ascii=False)
+        sent = self.http().stream("POST", url, headers=headers, content=content, timeout=client.timeout)
+        async with sent as response:
+            if not response.is_success:
+                raise failure_of(await _fault_of(response), self.now() if self.now else None)
+            yield _events(response)
+
     def _body_with_params(self, request: Request) -> dict[str, object]:
         return merge(self.params, self._body(request))
 
     @abstractmethod
     def _body(self, request: Request) -> dict[str, object]: ...
+
+
+async def _fault_of(response: httpx2.Response) -> Fault:
+    """Return what a provider's error says."""
+    body: object = (await response.aread()).decode(errors="replace").strip()
+    with suppress(ValueError, RecursionError):
+        body = json.loads(str(body))
+    said = f"Error code: {response.status_code}"
+    return Fault(f"{said} - {body}" if body else said, body, response.status_code, dict(response.headers))
 
 
 async def _events(response: httpx2.Response) -> AsyncIterator[JsonEvent]:

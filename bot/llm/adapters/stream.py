@@ -64,6 +64,9 @@ LISTENING = 0.1
 CHARACTERS_PER_TOKEN = 3
 """Fewer than in any common text, so that estimates are rather too high."""
 
+UNCONNECTED = frozenset({"ConnectTimeout", "ConnectionTimeoutError"})
+"""Errors of a call that never got to the server."""
+
 COMMON = b"abcdefghijklmnopqrstuvwxyz "
 """Letters that a tokenizer joins: two or more of them are one token."""
 
@@ -212,7 +215,9 @@ class _UsageCounter:
         match error:
             case ModelTimeout():
                 causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
-                return "status" in error.fields or "ConnectTimeout" in {type(why).__name__ for why in causes}
+                return "status" in error.fields or not UNCONNECTED.isdisjoint(
+                    type(why).__name__ for why in causes
+                )
             case ModelConnection():
                 return not self.answered
             case ProviderError():

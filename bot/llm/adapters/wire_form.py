@@ -47,7 +47,7 @@ def fit(
     unique, and are the same for a call and its result. An image that is missing or not from a person is replaced by
     text. Expects that ``repair`` ran, so each call has its result.
     """
-    cleaned = (replace(message, blocks=tuple(_clean(message, model, vision))) for message in messages)
+    cleaned = (Message(message.role, tuple(_clean(message, model, vision))) for message in messages)
     named = (_filled(message) for message in _rename(cleaned, ids))
     sendable = (message for message in named if message.blocks)
     return [_join(entries) for _, entries in groupby(sendable, key=lambda message: message.role)]
@@ -83,7 +83,7 @@ def _filled(message: Message) -> Message:
     """Fill a user message that has nothing to send, before others may join it."""
     if message.blocks or message.role == "assistant":
         return message
-    return replace(message, blocks=(Text(EMPTY),))
+    return Message("user", (Text(EMPTY),))
 
 
 def _join(entries: Iterable[Message]) -> Message:
@@ -150,7 +150,7 @@ def _rename(messages: Iterable[Message], ids: re.Pattern[str]) -> Iterator[Messa
                     blocks.append(replace(block, call_id=queue.popleft()))
             else:
                 blocks.append(block)
-        yield replace(message, blocks=tuple(blocks))
+        yield Message(message.role, tuple(blocks))
 
 
 def completion(model: str, blocks: Iterable[Block], usage: Usage, stop: Stop) -> Completion:

@@ -37,6 +37,6 @@ def model_at(
     base_url: str, api: type, http: SharedHttp, name: str = "m", *, key=lambda: "sk-fake", now=None, **limits
 ):
     """Return the model "p/*name*" of a server; *limits* are its time-outs."""
-    url = base_url + ("" if api is AnthropicModel else "/v1")
+    url = base_url + ("" if issubclass(api, AnthropicModel) else "/v1")
     timeouts = StreamTimeouts(**limits)
     return api("p", name, api_key=key, base_url=url, http=http, timeouts=timeouts, now=now)

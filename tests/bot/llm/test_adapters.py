@@ -222,12 +222,13 @@ async def test_an_address_that_says_https_where_a_server_speaks_http_is_named(ht
 
 
 async def test_the_time_that_an_sdk_takes_to_load_is_not_the_model_s_silence(http, listener):
-    def load_slowly():
-        time.sleep(1.5)
-        return http()
+    class Slow(AnthropicModel):
+        def _make(self, **settings):
+            time.sleep(1.5)
+            return super()._make(**settings)
 
     async with FakeProvider([HELLO[AnthropicModel]]) as fake:
-        model = model_at(fake.base_url, AnthropicModel, load_slowly, first_content=1)
+        model = model_at(fake.base_url, Slow, http, first_content=1)
         assert (await model.complete(ask(), listener)).stop == "end"
 
 
@@ -235,12 +236,13 @@ async def test_the_time_that_an_sdk_takes_to_load_is_not_the_model_s_silence(htt
 async def test_what_was_prepared_is_not_loaded_again_by_the_first_call(http, listener, api):
     loaded = []
 
-    def load():
-        loaded.append(api)
-        return http()
+    class Noted(api):
+        def _make(self, **settings):
+            loaded.append(api)
+            return super()._make(**settings)
 
     async with FakeProvider([HELLO[api]]) as fake:
-        model = model_at(fake.base_url, api, load)
+        model = model_at(fake.base_url, Noted, http)
         await model.prepare()
         assert (loaded, fake.requests) == ([api], [])
         await model.complete(ask(), listener)

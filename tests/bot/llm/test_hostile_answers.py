@@ -247,7 +247,7 @@ async def test_a_server_that_takes_no_connection_is_given_up_soon(http):
         model = model_at(url, AnthropicModel, http, connect=0.2)
         with anyio.fail_after(WITHIN_S), pytest.raises(ModelTimeout) as caught:
             await model.complete(replace(ask(), meter=metered.append), deaf)
-    assert "ConnectTimeout" in str(caught.value)
+    assert "ConnectionTimeout" in str(caught.value)
     assert caught.value.usage is None
     assert metered == [], "what was never sent costs nothing"
 
