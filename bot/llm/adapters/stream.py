@@ -300,7 +300,7 @@ class Call:
                         continue
                     latest = scope.deadline if was_told and content is None else math.inf
                     if content and not isinstance(content, HiddenContent):
-                        scope.deadline, shown_at = math.inf, anyio.current_time()
+                        scope.deadline, shown_at = math.inf, count.since
                         match content:
                             case str(text):
                                 yield TextDelta(text)
@@ -313,7 +313,8 @@ class Call:
                         count.since = anyio.current_time()
                         listened = count.since - shown_at
                         end += listened if listened > LISTENING else 0
-                    scope.deadline = min(end, latest, anyio.current_time() + self._patience())
+                    now = count.since if content else anyio.current_time()
+                    scope.deadline = min(end, latest, now + self._patience())
 
     def _patience(self) -> float:
         """Return the longest silence from now, in seconds."""

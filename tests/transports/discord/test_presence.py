@@ -92,7 +92,7 @@ async def test_a_sign_is_there_within_a_second_and_gone_after_the_answer():
         assert case.reactions() == [EYES]
         assert case.discord.typings == [case.question]
         case.show(TurnSettled("answered"))
-        await anyio.sleep(0.15)
+        await anyio.sleep(0.4)
         assert case.reactions() == [EYES, "✅"]
         await anyio.sleep(5)
         assert case.reactions() == ["✅"]

@@ -73,7 +73,8 @@ class Chat:
     async def answer(self, thread, ts, text):
         draft = self.presence.draft_of(thread, ts)
         live = await draft.hand_over() if draft else ()
-        outgoing = Outgoing(thread, message_key(thread, ts), text, reply_to=ts)
+        key = f"{message_key(thread, ts)}{len(self.slack.calls)}"  # a message of its own each time
+        outgoing = Outgoing(thread, key, text, reply_to=ts)
         await self.posting.post(outgoing, self.presence.links_for(thread, ts, live=True), live)
         self.presence.posted(thread, ts)
         self.presence.show(thread, ts, TurnSettled("answered"))
@@ -140,6 +141,18 @@ async def test_a_message_has_one_sign_within_a_second_and_none_after_a_short_ans
         calls = len(chat.slack.calls)
         await anyio.sleep(300)
         assert len(chat.slack.calls) == calls  # no status is repeated
+
+
+@pytest.mark.parametrize("is_reply", [False, True])
+async def test_an_answer_that_comes_at_once_needs_no_sign_and_takes_one_call(is_reply):
+    async with presence("C1") as chat:
+        ts = chat.asks(root=chat.root) if is_reply else chat.root
+        await anyio.sleep(1)  # it has begun
+        await chat.watch(Taken("what is up?", "U1"), TurnStarted("what is up?", "U1"), ts=ts, seconds=0.1)
+        await chat.answer(chat.thread, ts, "All is well.")
+        await anyio.sleep(5)
+        assert [call.method for call in chat.slack.calls] == ["chat.postMessage"]
+        assert signs(chat, ts) == []
 
 
 async def test_a_message_behind_another_turn_gets_eyes_in_a_direct_message_too():

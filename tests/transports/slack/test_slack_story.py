@@ -48,7 +48,7 @@ async def test_a_direct_message_is_answered_in_a_session_with_a_title(tmp_path):
     async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(says("Yes."))):
         said = await slack.say("U1", "D1", "are you there?")
         await slack.until(lambda: len(slack.thread("D1", said.ts)) == 2)
-        await slack.until(lambda: slack.session("D1", said.ts).status == "active")
+        await slack.until(lambda: (its := slack.session("D1", said.ts)) and its.status == "active")
         assert slack.session("D1", said.ts).title == "are you there?"
         assert slack.status("D1", said.ts) == ""
 
@@ -64,7 +64,7 @@ async def test_a_typed_and_a_native_stop_end_the_turn(tmp_path):
         await native.began.wait()
         await slack.stop("U1", "D1", direct.ts)
         await slack.until(lambda: any("Stopped." in text for text in answers(slack, "D1", direct.ts)))
-        await slack.until(lambda: slack.session("D1", direct.ts).status == "active")
+        await slack.until(lambda: (its := slack.session("D1", direct.ts)) and its.status == "active")
 
 
 async def test_thumbs_are_written_to_the_audit_and_thanked_for(tmp_path):

@@ -27,6 +27,7 @@ from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.live.pacing import Pace
 from transports.shared.live.background_calls import Soon
+from transports.shared.live.presence import FIRST_SIGN_S
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Reactions:
     async def _work(self, queue: str) -> None:
         """Make the calls of one queue, until it is empty."""
         try:
+            await anyio.sleep(FIRST_SIGN_S)
             while waiting := self._queues[queue]:
                 message_id = next(iter(waiting))
                 message = self._messages[message_id]

@@ -17,6 +17,10 @@ MOST_LIVE = 1_000
 """Live messages that are remembered; beyond, the one that was silent for longest is dropped."""
 
 
+FIRST_SIGN_S = 0.3
+"""A sign waits so long: of a turn that is over by then there was nothing to see, and nothing is taken back."""
+
+
 @dataclass(slots=True)
 class LiveMessage:
     """A message that is not settled. ``posted``: its own post is out; ``draft`` is of the platform's class."""

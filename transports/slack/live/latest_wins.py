@@ -17,6 +17,7 @@ from cachetools import FIFOCache
 from pydantic import JsonValue
 
 from threads.errors import PostFailed
+from transports.shared.live.presence import FIRST_SIGN_S
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.web_api import WebApi
 
@@ -124,6 +125,7 @@ class LatestCalls(Generic[K]):
             while not (self._soon or self._later):
                 self._requested = anyio.Event()
                 await self._requested.wait()
+                await anyio.sleep(FIRST_SIGN_S)
             await self._web.limits.take(self._method, urgent=False)
             if self._soon or self._later:  # it may have been taken back
                 await self._ask(*(self._soon or self._later).popitem(last=False))

@@ -218,11 +218,13 @@ class Presence(shared.Presence[_Message, LiveDraft]):
             case "eyes":
                 self._reactions.add(thread.channel, message_id, EYES)
             case "session":
-                title = "" if thread in self._renamed else live.title
                 live.session = session_of(live.waiting)
-                self._sessions.request(thread, session_arguments(thread, live.session, title))
+                self._sessions.request(thread, session_arguments(thread, live.session, self._title(live)))
             case _:
                 self._update(live, soon=True)
+
+    def _title(self, live: _Message) -> str:
+        return "" if live.thread in self._renamed else live.title
 
     def _give_another(self) -> None:
         """Give the next sign to the messages whose sign was refused."""
@@ -286,12 +288,14 @@ class Presence(shared.Presence[_Message, LiveDraft]):
         live = self._messages.pop((thread, message_id), None)
         again = end.again or bool(live and live.again)
         self._reactions.remove(thread.channel, message_id, EYES, maybe=again)
-        has_session = live is not None and live.session is not None
+        title, has_session = (self._title(live), live.session is not None) if live else ("", False)
         if has_session or (again and is_stamp(thread.root)):  # a killed process may have left one at work
-            self._sessions.request(thread, session_arguments(thread, "active"), soon=has_session)
+            self._sessions.request(thread, session_arguments(thread, "active", title), soon=has_session)
         if live is None:
             return
-        if live.said:
+        if live.said and live.posted and not (live.draft and live.draft.messages):
+            self._words.gone(thread)  # Slack took them away as the answer came
+        elif live.said:
             self._words.say(thread, "", soon=True)
         if live.draft:
             self._closing.append(thread)
