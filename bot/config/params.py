@@ -101,41 +101,25 @@ DEARER: Mapping[str, frozenset[str]] = {
 }
 """Values that raise prices."""
 
-ONE_ANSWER = "the bot takes one answer"
 CONVERSATION = "the bot sends the conversation itself and stores nothing at the provider"
 OWN: Mapping[str, str] = {
     "model": "use `model`",
-    "messages": CONVERSATION,
-    "input": CONVERSATION,
-    "instructions": CONVERSATION,
-    "system": CONVERSATION,
-    "prompt": CONVERSATION,
-    "conversation": CONVERSATION,
-    "previous_response_id": CONVERSATION,
-    "store": CONVERSATION,
-    "background": CONVERSATION,
-    "truncation": "use `compaction`",
-    "context_management": "use `compaction`",
-    "tools": "use `tools` and `mcp_servers`",
-    "functions": "use `tools` and `mcp_servers`",
+    **dict.fromkeys(("messages", "input", "instructions", "system", "prompt", "conversation"), CONVERSATION),
+    **dict.fromkeys(("previous_response_id", "store", "background"), CONVERSATION),
+    **dict.fromkeys(("truncation", "context_management"), "use `compaction`"),
+    **dict.fromkeys(("tools", "functions"), "use `tools` and `mcp_servers`"),
     "mcp_servers": "use `mcp_servers` at the top",
     "tool_choice": "the bot chooses it for each call",
-    "stream": "the bot always streams",
-    "stream_options": "the bot always streams",
-    "max_tokens": "use `max_tokens` at the top",
-    "max_output_tokens": "use `max_tokens` at the top",
-    "max_completion_tokens": "use `max_tokens` at the top",
+    **dict.fromkeys(("stream", "stream_options"), "the bot always streams"),
+    **dict.fromkeys(
+        ("max_tokens", "max_output_tokens", "max_completion_tokens"), "use `max_tokens` at the top"
+    ),
     "temperature": "use `temperature` at the top",
-    "thinking": "use `reasoning` beside `params`",
-    "output_config": "use `reasoning` beside `params`",
-    "reasoning_effort": "use `reasoning` beside `params`",
+    **dict.fromkeys(("thinking", "output_config", "reasoning_effort"), "use `reasoning` beside `params`"),
     "response_format": "the bot sets it for answers with a schema",
-    "include": "the bot sets it",
-    "cache_control": "the bot sets it",
+    **dict.fromkeys(("include", "cache_control", "prompt_cache_options"), "the bot sets it"),
     "prompt_cache_key": "the bot sets it for each thread",
-    "prompt_cache_options": "the bot sets it",
-    "n": ONE_ANSWER,
-    "best_of": ONE_ANSWER,
+    **dict.fromkeys(("n", "best_of"), "the bot takes one answer"),
 }
 """Parameters of ours, and what to use for them."""
 

@@ -53,24 +53,9 @@ KINDS: Mapping[str, AuditKind] = {
     "worker.gone": "stop",
 }
 DETAILS = (
-    *(
-        "code",
-        "provider",
-        "model",
-        "from_model",
-        "key",
-        "from_key",
-        "tool",
-        "call",
-        "server",
-        "transport",
-        "worker",
-        "attempt",
-        "wait_s",
-        "duration_ms",
-    ),
-    *("scope", "state", "spent_usd", "limit_usd", "needed_usd"),
-)
+    "code", "provider", "model", "from_model", "key", "from_key", "tool", "call", "server", "transport",
+    "worker", "attempt", "wait_s", "duration_ms", "scope", "state", "spent_usd", "limit_usd", "needed_usd",
+)  # fmt: skip
 """Fields of a log line that the audit copies."""
 
 REPORTED = ("type", "recoverable", "suggestion", "ways", "context")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
-from operator import add
+from operator import add, sub
 from typing import Literal, NamedTuple, Protocol
 
 from pydantic import JsonValue
@@ -50,6 +50,9 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(*map(add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(*map(sub, astuple(self), astuple(other)))
 
 
 def ignore_usage(usage: Usage) -> None:

@@ -10,6 +10,7 @@ Any process may hear a message, so it asks the store, not its memory, what came 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 import anyio
@@ -25,6 +26,7 @@ The mention may be on its way in this process or in another one.
 Allowed = Callable[[Incoming | Feedback], bool]
 
 
+@dataclass(frozen=True, slots=True)
 class Admission:
     """``joined`` returns whether the bot has a conversation in a thread, begun by something said before an instant.
 
@@ -32,15 +34,10 @@ class Admission:
     raise `threads.errors.StoreUnavailable`.
     """
 
-    def __init__(
-        self,
-        allowed: Allowed,
-        joined: Callable[[ThreadId, str], Awaitable[bool]],
-        first_today: Callable[[str, str], Awaitable[bool]],
-        now: Callable[[], datetime],
-    ) -> None:
-        self.allowed = allowed
-        self._joined, self._first_today, self._now = joined, first_today, now
+    allowed: Allowed
+    joined: Callable[[ThreadId, str], Awaitable[bool]]
+    first_today: Callable[[str, str], Awaitable[bool]]
+    now: Callable[[], datetime]
 
     async def admits(self, incoming: Incoming) -> bool:
         match incoming.via:
@@ -53,17 +50,15 @@ class Admission:
 
     async def _is_to_be_refused(self, incoming: Incoming) -> bool:
         """Return whether a stranger has not been refused today. The same message again still counts as the first."""
-        return await self._first_today(
-            f"refused:{incoming.author.id} {incoming.thread.channel}", incoming.key
-        )
+        return await self.first_today(f"refused:{incoming.author.id} {incoming.thread.channel}", incoming.key)
 
     async def _is_in_joined_thread(self, incoming: Incoming) -> bool:
-        if await self._joined(incoming.thread, ""):
+        if await self.joined(incoming.thread, ""):
             return True
         if incoming.id == incoming.thread.root or not incoming.sent_at:
             return False  # nothing was said before it in its thread
-        age = (self._now() - datetime.fromisoformat(incoming.sent_at)).total_seconds()
+        age = (self.now() - datetime.fromisoformat(incoming.sent_at)).total_seconds()
         if age >= MENTION_WITHIN_S:
             return False
         await anyio.sleep(min(MENTION_WITHIN_S, MENTION_WITHIN_S - age))
-        return await self._joined(incoming.thread, incoming.sent_at)
+        return await self.joined(incoming.thread, incoming.sent_at)

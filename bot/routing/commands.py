@@ -18,7 +18,7 @@ from bot import wording
 from threads.actor.questions import Questions
 from threads.actor.registry import Registry
 from threads.journal.records import PendingMessage
-from threads.model import Answer, Incoming, Message, ThreadId, Way
+from threads.model import Answer, Incoming, Message, QuestionKind, ThreadId, Way
 from threads.scheduled_messages import due_of, is_command
 
 Name = Literal[
@@ -329,27 +329,14 @@ async def _memory(command: Command, pending: PendingMessage, controls: Controls)
 
 
 async def _decide(command: Command, pending: PendingMessage, controls: Controls) -> str:
-    question_id, words = _question_and_words(command)
-    answer, thread = (
-        Answer(command.name == "approve", pending.incoming.author.id, words),
-        pending.incoming.thread,
-    )
-    if not answer.approved and words.lower() == "always":
+    thread, (question_id, words) = pending.incoming.thread, _question_and_words(command)
+    answer = Answer(command.name == "approve", pending.incoming.author.id, words)
+    if command.name == "deny" and words.lower() == "always":
         return wording.revoked(await controls.permissions.revoke(thread, answer.by))
     if not await _asked_again(thread, question_id, controls):
         return wording.NOT_YET_ASKED
-    return await controls.questions.decide(thread, question_id, answer)
-
-
-async def _answer(command: Command, pending: PendingMessage, controls: Controls) -> str:
-    question_id, words = _question_and_words(command)
-    answer, thread = (
-        Answer(approved=False, by=pending.incoming.author.id, words=words),
-        pending.incoming.thread,
-    )
-    if not await _asked_again(thread, question_id, controls):
-        return wording.NOT_YET_ASKED
-    return await controls.questions.decide(thread, question_id, answer, "answer")
+    kind: QuestionKind = "answer" if command.name == "answer" else "decision"
+    return await controls.questions.decide(thread, question_id, answer, kind)
 
 
 def _question_and_words(command: Command) -> tuple[str, str]:
@@ -423,7 +410,7 @@ _ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[s
     "usage": _usage,
     "approve": _decide,
     "deny": _decide,
-    "answer": _answer,
+    "answer": _decide,
     "memory": _memory,
     "help": _help,
 }

@@ -41,7 +41,7 @@ class ServersFile(JsonState):
     models: dict[str, Learned] = Field(default_factory=dict)
 
 
-NOTHING = Learned()
+NOTHING = Learned.model_construct()
 
 
 class LearnedServers:

@@ -16,8 +16,6 @@ model. A call with other arguments is another call. *Always here* is for this th
 from __future__ import annotations
 
 import glob
-import hashlib
-import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,7 +27,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 
 from bot import wording
 from bot.guards.policy import Policy
@@ -37,6 +35,7 @@ from bot.observe.audit import Note
 from bot.ports.errors import ToolDenied
 from bot.ports.tool import Arguments, Changing, Tool, ToolContext
 from bot.tools.labels import format_arguments
+from bot.tools.questions import digest
 from threads.errors import PostFailed, StoreUnavailable
 from threads.invisible_text import escaped
 from threads.model import Answer, Option, Question, ThreadId
@@ -110,12 +109,12 @@ class _Call:
     def same(self) -> str:
         """Return a digest of the thread, the message, the tool and the exact arguments."""
         arguments = self.arguments.model_dump(mode="json")
-        return _digest([str(self.context.thread), self.context.message_id, self.tool.name, arguments])
+        return digest([str(self.context.thread), self.context.message_id, self.tool.name, arguments])
 
     @property
     def key(self) -> str:
         """Return the id of this call: a step may contain the same call twice."""
-        return _digest([self.same, self.context.call_id])
+        return digest([self.same, self.context.call_id])
 
     @property
     def news(self) -> str:
@@ -378,7 +377,3 @@ DO_WITHOUT = "Do not try it again; go on without it, or ask what to do instead."
 def _block(text: str) -> str:
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence}\n{text}\n{fence}"
-
-
-def _digest(whole: JsonValue) -> str:
-    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode("utf-8", "replace")).hexdigest()[:32]

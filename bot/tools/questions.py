@@ -25,7 +25,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 import anyio
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from bot import wording
 from bot.observe.audit import Note
@@ -140,13 +140,12 @@ def place_of(labels: tuple[str, ...], words: str) -> int | None:
 
 def call_key(tool: str, arguments: Arguments, context: ToolContext) -> str:
     """Return the id of a call: of its thread, message, tool, exact arguments and call id."""
-    whole = [
-        str(context.thread),
-        context.message_id,
-        tool,
-        arguments.model_dump(mode="json"),
-        context.call_id,
-    ]
+    given = arguments.model_dump(mode="json")
+    return digest([str(context.thread), context.message_id, tool, given, context.call_id])
+
+
+def digest(whole: JsonValue) -> str:
+    """Return an id of everything in *whole*."""
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode("utf-8", "replace")).hexdigest()[:32]
 
 

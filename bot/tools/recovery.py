@@ -103,10 +103,6 @@ class SignIn(Protocol):
         ...
 
 
-def _nobody_signs_in(_tool: str, _context: ToolContext) -> SignIn | None:
-    return None
-
-
 class Recovery:
     """Asks about failed calls, and as `Permits` brings back a failure that a restart found open.
 
@@ -120,7 +116,7 @@ class Recovery:
         questions: DurableQuestions,
         *,
         choice: RecoveryChoice,
-        sign_in: Callable[[str, ToolContext], SignIn | None] = _nobody_signs_in,
+        sign_in: Callable[[str, ToolContext], SignIn | None] = lambda *_: None,
     ) -> None:
         self._permits, self._questions, self._sign_in = permits, questions, sign_in
         self._offers = _OFFERED[choice]

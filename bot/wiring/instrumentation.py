@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from bot.budget.accounts import Account
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolDenied, ToolError
-from bot.ports.model import Completion, ModelWrapper, Request, TurnModelWrapper, Usage
+from bot.ports.model import Completion, ModelWrapper, Request, TurnModelWrapper
 from bot.ports.risk import Risk
 from bot.ports.tool import Arguments, Changing, Checking, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
@@ -81,22 +81,11 @@ class ObservedModel(ModelWrapper):
             try:
                 completion = await self.model.complete(request, tell)
             finally:
-                call.usage = _less(self.account.usage, usage)
+                call.usage = self.account.usage - usage
                 if spent is not None and self.account.spent_usd is not None:
                     call.cost_usd = max(0.0, self.account.spent_usd - spent)
             call.stop = completion.stop
             return completion
-
-
-def _less(after: Usage, before: Usage) -> Usage:
-    return Usage(
-        after.input - before.input,
-        after.output - before.output,
-        after.cache_read - before.cache_read,
-        after.cache_write - before.cache_write,
-        after.cache_write_1h - before.cache_write_1h,
-        after.hidden - before.hidden,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
-from bot.config.settings import Names, Secret, Url
+from bot.config.settings import Names, Secret, Url, setting
 from bot.config.transports import TransportSection, TransportSettings
 
 
 class DiscordSettings(TransportSection):
-    kind: Literal["discord"] = Field(default="discord", description="Needed under another name than its own.")
-    token: Secret = Field(default="env:DISCORD_TOKEN", description="Reference to the bot token.")
-    api_base_url: Url | None = Field(default=None, description="Ends in /api/v10; null uses Discord's own.")
-    gateway_url: Url | None = Field(default=None, description="Gateway address; null uses Discord's own.")
-    streaming: Literal["edits", "progress", "off"] = Field(
-        default="edits", description="While a turn runs: the text as it grows, what its tools do, or nothing."
+    kind: Literal["discord"] = setting("discord", "Needed under another name than its own.")
+    token: Secret = setting("env:DISCORD_TOKEN", "Reference to the bot token.")
+    api_base_url: Url | None = setting(None, "Ends in /api/v10; null uses Discord's own.")
+    gateway_url: Url | None = setting(None, "Gateway address; null uses Discord's own.")
+    streaming: Literal["edits", "progress", "off"] = setting(
+        "edits", "While a turn runs: the text as it grows, what its tools do, or nothing."
     )
-    reactions: bool = Field(default=True, description="Mark messages as taken, done and failed.")
-    typing: bool = Field(default=True, description="Show that the bot is typing.")
-    feedback: bool = Field(default=False, description="Thumbs under each answer, kept in the audit.")
-    in_place: Names = Field(
-        default=(), description="Channel ids where a mention is answered by a reply, without a thread."
-    )
-    bots: Names = Field(default=(), description="Ids of other bots that it answers when they mention it.")
+    reactions: bool = setting(True, "Mark messages as taken, done and failed.")
+    typing: bool = setting(True, "Show that the bot is typing.")
+    feedback: bool = setting(False, "Thumbs under each answer, kept in the audit.")
+    in_place: Names = setting((), "Channel ids where a mention is answered by a reply, without a thread.")
+    bots: Names = setting((), "Ids of other bots that it answers when they mention it.")
 
 
 SETTINGS = TransportSettings(DiscordSettings, secrets=("token",))

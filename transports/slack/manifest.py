@@ -75,15 +75,9 @@ FILES = (
 )
 
 EVENTS = (
-    "app_home_opened",
-    "app_mention",
-    "agent_session_stopped",
-    "agent_session_title_changed",
-    "message.channels",
-    "message.groups",
-    "message.im",
-    "message.mpim",
-)
+    "app_home_opened", "app_mention", "agent_session_stopped", "agent_session_title_changed",
+    "message.channels", "message.groups", "message.im", "message.mpim",
+)  # fmt: skip
 
 
 def scopes(features: Features) -> tuple[Scope, ...]:

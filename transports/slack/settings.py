@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bot.config.settings import Name, Names, Secret, Section, Settings, Url, matches
+from bot.config.settings import Name, Names, Secret, Section, Settings, Url, matches, setting
 from bot.config.transports import TransportSection, TransportSettings
 from transports.slack.manifest import Features
 
@@ -22,25 +22,25 @@ class Prompt(Section):
 
 
 class SlackSettings(TransportSection):
-    kind: Literal["slack"] = Field(default="slack", description="Needed under another name than its own.")
-    bot_token: Secret = Field(default="env:SLACK_BOT_TOKEN", description="Reference to the xoxb token.")
-    app_token: Secret = Field(default="env:SLACK_APP_TOKEN", description="Reference to the xapp token.")
-    api_base_url: Url | None = Field(default=None, description="Ends in /api/; null uses Slack's own.")
-    command: Annotated[str, matches(SLASH, "must be a slash and lower case letters")] | None = Field(
-        default="/threadfast", description="The slash command; the manifest declares it. Null disables it."
+    kind: Literal["slack"] = setting("slack", "Needed under another name than its own.")
+    bot_token: Secret = setting("env:SLACK_BOT_TOKEN", "Reference to the xoxb token.")
+    app_token: Secret = setting("env:SLACK_APP_TOKEN", "Reference to the xapp token.")
+    api_base_url: Url | None = setting(None, "Ends in /api/; null uses Slack's own.")
+    command: Annotated[str, matches(SLASH, "must be a slash and lower case letters")] | None = setting(
+        "/threadfast", "The slash command; the manifest declares it. Null disables it."
     )
-    suggested_prompts: Annotated[tuple[Prompt, ...], Field(max_length=4)] = Field(
-        default=(
+    suggested_prompts: Annotated[tuple[Prompt, ...], Field(max_length=4)] = setting(
+        (
             Prompt(title="What can you do?", message="What can you do for me here?"),
             Prompt(title="Summarise a text", message="Summarise the text that I send next."),
         ),
-        description="Offered in a new conversation, at most four.",
+        "Offered in a new conversation, at most four.",
     )
-    feedback: bool = Field(default=True, description="Thumbs under each answer, kept in the audit.")
-    stream_in_channels: bool = Field(
-        default=True, description="Stream there too: the asker sees it live, the others when it is whole."
+    feedback: bool = setting(True, "Thumbs under each answer, kept in the audit.")
+    stream_in_channels: bool = setting(
+        True, "Stream there too: the asker sees it live, the others when it is whole."
     )
-    bots: Names = Field(default=(), description="Ids of other bots that it answers.")
+    bots: Names = setting((), "Ids of other bots that it answers.")
 
 
 def features(settings: Settings, given: SlackSettings) -> Features:

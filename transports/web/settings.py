@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bot.config.document import Document
-from bot.config.settings import Folder, ModelName, Name, Url
+from bot.config.settings import Folder, ModelName, Name, Url, setting
 from bot.config.transports import TransportSection, TransportSettings
 from transports.web.address import is_loopback
 
@@ -16,27 +16,19 @@ from transports.web.address import is_loopback
 class WebSettings(TransportSection):
     """The page in the browser. Another address than loopback needs TLS, or a proxy that has it."""
 
-    kind: Literal["web"] = Field(default="web", description="Always this.")
-    host: Name = Field(
-        default="127.0.0.1", description="Address to listen at; loopback is this machine alone."
+    kind: Literal["web"] = setting("web", "Always this.")
+    host: Name = setting("127.0.0.1", "Address to listen at; loopback is this machine alone.")
+    port: Annotated[int, Field(ge=0, le=65535)] = setting(7777, "Its port; 0 takes any.")
+    public_url: Url | None = setting(None, "What people type when a reverse proxy stands before the page.")
+    tls_certificate: Folder | None = setting(None, "File with the certificate chain, PEM.")
+    tls_key: Folder | None = setting(None, "File with its key, PEM.")
+    files: Folder | None = setting(
+        None, "Folder of the files that people and the bot send; null is `web` in the data folder."
     )
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(default=7777, description="Its port; 0 takes any.")
-    public_url: Url | None = Field(
-        default=None, description="What people type when a reverse proxy stands before the page."
+    titles: bool = setting(
+        True, "Whether a model gives a thread its title, once it has an answer: a call of a few tokens."
     )
-    tls_certificate: Folder | None = Field(default=None, description="File with the certificate chain, PEM.")
-    tls_key: Folder | None = Field(default=None, description="File with its key, PEM.")
-    files: Folder | None = Field(
-        default=None,
-        description="Folder of the files that people and the bot send; null is `web` in the data folder.",
-    )
-    titles: bool = Field(
-        default=True,
-        description="Whether a model gives a thread its title, once it has an answer: a call of a few tokens.",
-    )
-    titles_model: ModelName | None = Field(
-        default=None, description="The model that makes titles; null is that of the thread."
-    )
+    titles_model: ModelName | None = setting(None, "The model that makes titles; null is that of the thread.")
 
 
 def _faults(path: str, web: Document) -> Iterator[str]:

@@ -46,21 +46,10 @@ _PLAIN = re.compile(
     re.ASCII,
 )
 """Patterns that every engine reads alike: anchored, of letters, classes, groups and repetitions."""
-_KEPT = frozenset(
-    {
-        "type",
-        "description",
-        "title",
-        "format",
-        "default",
-        "examples",
-        "enum",
-        "required",
-        "uniqueItems",
-        "$ref",
-    }
-    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
-)
+_KEPT = frozenset((
+    "type", "description", "title", "format", "default", "examples", "enum", "required", "uniqueItems",
+    "$ref", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+))  # fmt: skip
 _REPEATS = frozenset({"minLength", "maxLength", "minItems", "maxItems"})
 _AT_TOP = frozenset({"type", "description", "title", "properties", "required", "additionalProperties"})
 

@@ -58,10 +58,6 @@ class StoredListings(JsonState):
     servers: dict[str, Listing] = Field(default_factory=dict)
 
 
-def _offer_nothing(_server: str, _tools: Sequence[McpTool]) -> None:
-    pass
-
-
 async def _tell_nobody(_server: str) -> None:
     pass
 
@@ -77,7 +73,7 @@ class Servers:
     by_name: Mapping[str, Connections]
     sign_ins: SignIns
     listings: Mapping[str, Listing]
-    on_tools: Callable[[str, Sequence[McpTool]], None] = _offer_nothing
+    on_tools: Callable[[str, Sequence[McpTool]], None] = lambda *_: None
     on_arrival: Callable[[str], Awaitable[None]] = _tell_nobody
 
     @property

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from bot.config.document import Document, everywhere, object_in, path_of, plain
 from bot.config.json_text import near
 from bot.config.parts import SettingsPart
-from bot.config.settings import REFERENCE, Name, Port, Secret, Section, Url
+from bot.config.settings import REFERENCE, Name, Port, Secret, Section, Url, setting
 
 SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECASE)
 
@@ -20,25 +20,25 @@ SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECA
 class McpOAuth(Section):
     """Sign-in at an MCP server that has a `url`."""
 
-    account: Literal["person", "bot"] = Field(
-        default="person", description="`person`: each asker's own account; `bot`: one account for all."
+    account: Literal["person", "bot"] = setting(
+        "person", "`person`: each asker's own account; `bot`: one account for all."
     )
-    client_id: Name | None = Field(default=None, description="Null registers the bot by itself.")
-    client_secret: Secret | None = Field(default=None, description="Reference to the client's secret.")
-    redirect_port: Port = Field(default=8976, description="Port of the redirect address on 127.0.0.1.")
+    client_id: Name | None = setting(None, "Null registers the bot by itself.")
+    client_secret: Secret | None = setting(None, "Reference to the client's secret.")
+    redirect_port: Port = setting(8976, "Port of the redirect address on 127.0.0.1.")
 
 
 class McpServer(Section):
     """An MCP server: a `command` spoken to on stdio, or a `url`."""
 
-    command: Name | None = Field(default=None, description="Program to start.")
-    args: tuple[str, ...] = Field(default=(), description="Its arguments.")
+    command: Name | None = setting(None, "Program to start.")
+    args: tuple[str, ...] = setting((), "Its arguments.")
     env: dict[Name, str] = Field(
         default_factory=dict, description='Its environment; "env:NAME" and "file:PATH" are resolved.'
     )
-    url: Url | None = Field(default=None, description="Address of a streamable HTTP server.")
+    url: Url | None = setting(None, "Address of a streamable HTTP server.")
     headers: dict[Name, Secret] = Field(default_factory=dict, description="Its headers, by reference.")
-    oauth: McpOAuth | None = Field(default=None, description="How to sign in; null does not sign in.")
+    oauth: McpOAuth | None = setting(None, "How to sign in; null does not sign in.")
 
 
 def _faults(document: Document) -> Iterator[str]:

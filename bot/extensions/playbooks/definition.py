@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from bot.config.settings import ModelName, Name, Section, Usd
+from bot.config.settings import ModelName, Name, Section, Usd, setting
 from bot.ports.tool import ErrorType
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -41,7 +41,7 @@ StageSeconds = Annotated[float, Field(gt=0, le=DAY_S)]
 class Setup(Section):
     """What a stage is given beside its prompt. How an earlier stage or attempt failed is always added."""
 
-    words: bool = Field(default=True, description="The words after the name in `/play NAME words`.")
+    words: bool = setting(True, "The words after the name in `/play NAME words`.")
     results: tuple[Identifier, ...] = Field(
         default=(), max_length=MOST_STAGES, description="The stages whose results it reads."
     )
@@ -54,14 +54,12 @@ class Act(Section):
     """What a stage does: one run of the agent."""
 
     prompt: Words = Field(description="What the model is asked to do.")
-    model: ModelName | None = Field(default=None, description="Null is the thread's model.")
+    model: ModelName | None = setting(None, "Null is the thread's model.")
     tools: tuple[Name, ...] | None = Field(
         default=None, max_length=100, description="The tools that it may use; null is all, [] is none."
     )
-    usd: Usd | None = Field(
-        default=None, description="Most that one visit may cost. Null is no limit of its own."
-    )
-    timeout_s: StageSeconds = Field(default=600.0, description="Most seconds that one attempt may take.")
+    usd: Usd | None = setting(None, "Most that one visit may cost. Null is no limit of its own.")
+    timeout_s: StageSeconds = setting(600.0, "Most seconds that one attempt may take.")
 
 
 class Check(Section):
@@ -74,13 +72,12 @@ class Check(Section):
         description="A shell command in the workspace, in the sandbox, by the same rules as the model's.",
     )
     exit_code: int = Field(default=0, ge=0, le=255, description="The exit code that the command must have.")
-    file: Path | None = Field(default=None, description="A file that must be in the workspace.")
-    person: Words | None = Field(default=None, description="A question that a person must answer with yes.")
-    by: Literal["asker", "admin", "anyone"] = Field(
-        default="asker",
-        description="Who may answer: who started the playbook or an admin, an admin, or anyone.",
+    file: Path | None = setting(None, "A file that must be in the workspace.")
+    person: Words | None = setting(None, "A question that a person must answer with yes.")
+    by: Literal["asker", "admin", "anyone"] = setting(
+        "asker", "Who may answer: who started the playbook or an admin, an admin, or anyone."
     )
-    within_s: StageSeconds = Field(default=3600.0, description="Seconds until no answer is a no.")
+    within_s: StageSeconds = setting(3600.0, "Seconds until no answer is a no.")
 
 
 class Assert(Section):
@@ -106,9 +103,9 @@ class Cases(Section):
 class Next(Section):
     """Where to go. A target is a stage or `end`."""
 
-    success: Identifier | None = Field(default=None, description="Null is the following stage, or the end.")
-    value: Cases | None = Field(default=None, description="By a value of the result, before `success`.")
-    failure: Identifier | None = Field(default=None, description="Null is the stage's `unrecoverable`.")
+    success: Identifier | None = setting(None, "Null is the following stage, or the end.")
+    value: Cases | None = setting(None, "By a value of the result, before `success`.")
+    failure: Identifier | None = setting(None, "Null is the stage's `unrecoverable`.")
     on_error: dict[FailureType, Identifier] = Field(
         default_factory=dict, description="By the type of the failure, before `failure`."
     )
@@ -141,8 +138,8 @@ class Retry(Section):
         alias="from",
         description="`act` goes on in the conversation; `setup` takes the failed attempt out of it and begins anew.",
     )
-    later_s: Annotated[float, Field(ge=60, le=7 * DAY_S)] = Field(
-        default=900.0, description="With `retry-later`: seconds until it is tried again."
+    later_s: Annotated[float, Field(ge=60, le=7 * DAY_S)] = setting(
+        900.0, "With `retry-later`: seconds until it is tried again."
     )
     later: int = Field(default=3, ge=1, le=MOST_RETURNS, description="With `retry-later`: how often.")
 
@@ -162,9 +159,8 @@ class Stage(Section):
         le=MOST_VISITS,
         description="How often a run may come here. Null is once; needed where stages lead in a circle.",
     )
-    unrecoverable: Resolution = Field(
-        default="abort",
-        description="What follows a failure without a target: go on without it, stop and try it later, or end.",
+    unrecoverable: Resolution = setting(
+        "abort", "What follows a failure without a target: go on without it, stop and try it later, or end."
     )
 
     @property
@@ -175,11 +171,9 @@ class Stage(Section):
 class Bounds(Section):
     """The bounds of a whole run."""
 
-    usd: Usd | None = Field(
-        default=None, description="Most that a run may cost. Null leaves the usual limits."
-    )
-    time_s: Annotated[float, Field(gt=0, le=7 * DAY_S)] = Field(
-        default=3600.0, description="Most seconds that a run works. Waiting for a person does not count."
+    usd: Usd | None = setting(None, "Most that a run may cost. Null leaves the usual limits.")
+    time_s: Annotated[float, Field(gt=0, le=7 * DAY_S)] = setting(
+        3600.0, "Most seconds that a run works. Waiting for a person does not count."
     )
 
 

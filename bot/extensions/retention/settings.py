@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from bot.config.parts import SettingsPart
 from bot.config.scopes import Place
-from bot.config.settings import ScopeName, Section
+from bot.config.settings import ScopeName, Section, setting
 from threads.model import ThreadId
 
 Days = Annotated[int, Field(ge=1, le=36_500)]
@@ -26,23 +26,23 @@ def _is_place(name: str) -> str:
 class ThreadRetention(Section):
     """Days of silence in a thread after which a part of it is forgotten; null keeps it."""
 
-    conversation_days: Days | None = Field(
-        default=None, description="What the model sees of the thread, and its notes in the memory."
+    conversation_days: Days | None = setting(
+        None, "What the model sees of the thread, and its notes in the memory."
     )
-    log_days: Days | None = Field(default=None, description="The history for people and for search.")
-    attachments_days: Days | None = Field(default=None, description="Files that came with messages.")
-    workspace_days: Days | None = Field(default=None, description="All other files of the thread.")
+    log_days: Days | None = setting(None, "The history for people and for search.")
+    attachments_days: Days | None = setting(None, "Files that came with messages.")
+    workspace_days: Days | None = setting(None, "All other files of the thread.")
 
 
 class Retention(ThreadRetention):
     """How long things are kept. A thread with a message, a question or a schedule that is open is never touched."""
 
-    audit_days: Days | None = Field(default=None, description="Days for which the audit is kept.")
-    spending_days: Days | None = Field(
-        default=None, description="Days for which each model call is kept; after that, sums by day and model."
+    audit_days: Days | None = setting(None, "Days for which the audit is kept.")
+    spending_days: Days | None = setting(
+        None, "Days for which each model call is kept; after that, sums by day and model."
     )
-    dead_letters_days: Days | None = Field(
-        default=None, description="Days for which a message that was given up stays in its thread's history."
+    dead_letters_days: Days | None = setting(
+        None, "Days for which a message that was given up stays in its thread's history."
     )
     scopes: dict[Annotated[ScopeName, AfterValidator(_is_place)], ThreadRetention] = Field(
         default_factory=dict,

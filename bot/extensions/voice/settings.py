@@ -9,17 +9,17 @@ from pydantic.fields import FieldInfo
 
 from bot.config.document import Document, object_in
 from bot.config.parts import SettingsPart
-from bot.config.settings import MODEL_NAME, ModelName, Section, Usd, built_in_providers
+from bot.config.settings import MODEL_NAME, ModelName, Section, Usd, built_in_providers, setting
 
 
 class Transcription(Section):
     """Voice messages as text."""
 
     model: ModelName = Field(description="provider/model that transcribes, at openai or a compatible server.")
-    usd_per_minute: Usd | None = Field(
-        default=None, description="Its price, USD per minute; null uses `prices`, then the price list."
+    usd_per_minute: Usd | None = setting(
+        None, "Its price, USD per minute; null uses `prices`, then the price list."
     )
-    show: bool = Field(default=True, description="Quote the beginning of what was heard above the answer.")
+    show: bool = setting(True, "Quote the beginning of what was heard above the answer.")
 
 
 def _faults(document: Document) -> Iterator[str]:

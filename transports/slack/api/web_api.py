@@ -30,17 +30,10 @@ from transports.slack.api.rate_limits import RateLimits
 
 log = logging.getLogger(__name__)
 
-GETS = frozenset(
-    {
-        "conversations.history",
-        "conversations.info",
-        "conversations.replies",
-        "files.info",
-        "usergroups.list",
-        "users.conversations",
-        "users.info",
-    }
-)
+GETS = frozenset((
+    "conversations.history", "conversations.info", "conversations.replies", "files.info",
+    "usergroups.list", "users.conversations", "users.info",
+))  # fmt: skip
 AS_JSON = ("agents.", "assistant.", "chat.")
 """These go as JSON, except ``chat.delete``; the rest as parameters, like the SDK's own methods: a server that is not
 Slack may know only those forms."""

@@ -37,58 +37,14 @@ _NOTES = {
 }  # fmt: skip
 """Groups that are read, and how they are shown."""
 
-_SKIPPED = frozenset(
-    [
-        "fonttbl",
-        "colortbl",
-        "stylesheet",
-        "info",
-        "listtable",
-        "listoverridetable",
-        "revtbl",
-        "rsidtbl",
-        "generator",
-        "themedata",
-        "nonshppict",
-        "colorschememapping",
-        "latentstyles",
-        "datastore",
-        "upr",
-        "fldtype",
-        "sp",
-        "sn",
-        "sv",
-        "objdata",
-        "objname",
-        "xmlnstbl",
-        "pgptbl",
-        "filetbl",
-        "nonesttables",
-        "nesttableprops",
-        "atnid",
-        "atndate",
-        "atnref",
-        "atnicn",
-        "atnparent",
-        "bkmkstart",
-        "bkmkend",
-        "ftnsep",
-        "ftnsepc",
-        "ftncn",
-        "aftnsep",
-        "aftnsepc",
-        "aftncn",
-        "xe",
-        "tc",
-        "mmathPr",
-        "pnseclvl",
-        "pn",
-        "picprop",
-        "blipuid",
-        "template",
-        "private",
-    ]
-)
+_SKIPPED = frozenset((
+    "fonttbl", "colortbl", "stylesheet", "info", "listtable", "listoverridetable", "revtbl", "rsidtbl",
+    "generator", "themedata", "nonshppict", "colorschememapping", "latentstyles", "datastore", "upr",
+    "fldtype", "sp", "sn", "sv", "objdata", "objname", "xmlnstbl", "pgptbl", "filetbl", "nonesttables",
+    "nesttableprops", "atnid", "atndate", "atnref", "atnicn", "atnparent", "bkmkstart", "bkmkend", "ftnsep",
+    "ftnsepc", "ftncn", "aftnsep", "aftnsepc", "aftncn", "xe", "tc", "mmathPr", "pnseclvl", "pn", "picprop",
+    "blipuid", "template", "private",
+))  # fmt: skip
 """Groups of settings. Of those that a file itself marks as such, only the ones above are read."""
 
 _LINK = re.compile(r'\s*HYPERLINK\s+"([^"]+)"', re.IGNORECASE)
