@@ -13,6 +13,7 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | tools                         | `Running.tools`, `Host.offer`        | the model, under the policy of tools   |
 | text for the system prompt    | `Running.instructions`               | each turn                              |
 | text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
+| a word on a tool call         | `Running.review`                     | each call that the rules do not deny   |
 | what a file says              | ``documents``, `Running.to_text`     | each turn with files, tools            |
 | a sink of turn events, pages  | ``observers``                        | a running bot, the port of its health  |
 | what status says of it        | `Running.facts`, `.troubles`, `.off` | status, health, `/status`, the page    |
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from bot.ports.tool import Tool, ToolContext
     from bot.schedules.store import Schedules
     from bot.store.reader import SharedReader
+    from bot.tools.approvals import Review
     from bot.tools.files.write import Writer
     from bot.tools.recovery import SignIn
     from bot.tools.web.tool import WebFetch
@@ -169,7 +171,8 @@ class Running:
     ``prepare`` runs before a turn; text that it returns is the whole answer. ``extend`` adds to a person's message
     before the model sees it. ``instructions`` return text for the system prompt of those who have the tools of a
     group. ``to_text`` returns a file that came with a message with its text, or as it is. ``receiving`` wraps the
-    sink of all events. ``sign_in`` returns how the asker of a call signs in, by the group of the tool.
+    sink of all events. ``sign_in`` returns how the asker of a call signs in, by the group of the tool. ``review``
+    returns whether a call may run or a person is asked, None to leave that to the rules; it may raise `ToolDenied`.
     """
 
     tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
@@ -184,6 +187,7 @@ class Running:
     to_text: Callable[[Turn, File, PlaceModels], Awaitable[File]] | None = None
     receiving: Callable[[Sink], Sink] | None = None
     sign_in: Callable[[str, ToolContext], SignIn | None] | None = None
+    review: Review | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import glob
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -131,10 +131,15 @@ class _Call:
         return wording.any_of(name) if pattern == "*" else f"`{escaped(f'{name}({pattern})')}`"
 
 
+Review = Callable[[Tool, Arguments, ToolContext], Awaitable[Literal["allow", "ask"] | None]]
+"""Returns whether a call may run or a person is asked; None leaves that to the rules. Raises `ToolDenied`."""
+
+
 class Approvals:
     """The permissions of one bot, for `bot.tools.gate.Permits`.
 
-    *note* writes an audit line; questions stay open for *expires_s*; *is_admin* takes the id of an author.
+    *note* writes an audit line; questions stay open for *expires_s*; *is_admin* takes the id of an author. *reviews*
+    have a word on each call that the rules do not deny; the last one that has one counts.
     """
 
     def __init__(
@@ -148,7 +153,9 @@ class Approvals:
         note: Note,
         mask: Callable[[str], str],
         expires_s: float,
+        reviews: Sequence[Review] = (),
     ) -> None:
+        self._reviews = reviews
         self.policy, self._now, self._is_admin, self._note = policy, now, is_admin, note
         self._expires, self._offload, self._mask = timedelta(seconds=expires_s), offload, mask
         self._state = state
@@ -165,6 +172,8 @@ class Approvals:
         verdict = self.policy.verdict(tool.name, tool.risk, subject, tainted=context.tainted)
         if verdict == "deny":
             raise ToolDenied("The rules here do not allow this.", suggestion="Do not try it again.")
+        for review in self._reviews:
+            verdict = await review(tool, arguments, context) or verdict
         call = _Call(tool, arguments, context)
         if call.news or (verdict == "ask" and not self._granted(context, tool.name, subject)):
             await self._ask(call)

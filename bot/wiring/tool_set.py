@@ -303,6 +303,7 @@ async def open_tool_set(
             note=audit.note,
             mask=mask,
             expires_s=settings.tools.approval_expires_s,
+            reviews=[one.review for one in tool_set.running if one.review],
         )
         tool_set.questions = DurableQuestions(
             await storage.states.open("questions", QuestionsFile()),

@@ -22,6 +22,7 @@ SETTINGS = {
     "postgres": ({"store": {"kind": "postgres"}}, "store.kind: postgres"),
     "shell": ({"tools": {"enabled": ["files", "shell"]}}, "tools.enabled[1]: shell"),
     "skills": ({"tools": {"enabled": ["files", "skills"]}}, "tools.enabled[1]: skills"),
+    "tool_hook": ({"tools": {"hook": {"command": ["true"]}}}, "tools.hook"),
     "voice": ({"transcription": {"model": "openai/whisper-1"}}, "transcription"),
     "discord": ({"transports": {"discord": {}}}, "transports.discord"),
     "matrix": ({"transports": {"matrix": {}}}, "transports.matrix"),
