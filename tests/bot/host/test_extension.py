@@ -20,8 +20,9 @@ from bot.config.settings import Settings
 from bot.config.transports import served
 from bot.host.extension import extensions_of, thread_commands, transport_kinds
 from bot.ports.config_error import ConfigInvalid
+from tests.fakes import anthropic as a
 from tests.patience import WITHIN_S
-from tests.serving import serving
+from tests.serving import anthropic, serving
 from tests.transports.bot import bot_over
 from tests.transports.contract import CHECKS
 from tests.transports.web.process import free_port
@@ -157,12 +158,30 @@ def test_the_list_says_where_each_comes_from_and_what_it_brings(install, written
 
 
 async def test_the_example_of_the_manual_answers_in_a_thread(install, tmp_path):
-    [example] = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)
-    install("dice", example)
+    install("dice", re.findall(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)[0])
     given = {"extensions": {"dice": {}}, "model": "offline/demo", "tools": {"enabled": []}}
     async with serving(tmp_path / "data", given) as chat:
         assert (await chat.say("/dice 1")).text == "You rolled 1."
         assert "/dice [SIDES]  roll a die" in (await chat.say("/help")).text
+
+
+@pytest.mark.needs
+async def test_the_tool_of_the_manual_is_called_as_its_rule_says(install, tmp_path):
+    text = MANUAL.read_text()
+    install("words", re.findall(r"```python\n(.*?)```", text, re.DOTALL)[1])
+    given = json.loads(
+        next(found for found in re.findall(r"```json\n(.*?)```", text, re.DOTALL) if "reverse" in found)
+    )
+    calls = iter([a.Tool("t1", "words__reverse", {"word": "drawer"}), a.Text("done")])
+    async with a.FakeAnthropic(lambda _: a.answer(next(calls))) as fake:
+        at = {
+            "model": "anthropic/claude-x",
+            "providers": anthropic(fake.base_url),
+            "budget": {"mode": "soft"},
+        }
+        async with serving(tmp_path / "data", at | given) as chat:
+            assert (await chat.say("turn it around")).text == "done"
+    assert "reward" in json.dumps(fake.requests[1].json["messages"][-1])
 
 
 BROKEN = """
