@@ -28,6 +28,7 @@ from benchmarks import (
     prompt_cost,
     restart,
     slack_events,
+    slack_herd,
     slack_rates,
     slack_wire,
     startup,
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "tools": tools.measure,
     "postgres": postgres.measure,
     "slack-rates": slack_rates.measure,
+    "slack-herd": slack_herd.measure,
     "slack-wire": slack_wire.measure,
 }
 VERSUS = "versus"

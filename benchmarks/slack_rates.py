@@ -20,12 +20,13 @@ from tests.fakes.slack import FakeSlack
 from tests.transports.slack.bot import bot_in
 from tests.transports.slack.worker import worker_in
 from tests.world import Scripted
+from transports.slack.api.rate_limits import rate_of
 
 CHANNELS = 50
 WORKERS = (0, 1, 3)
 """How many workers over PostgreSQL; none means files."""
 
-BURST = 60
+BURST = rate_of("chat.postMessage").burst
 """Posts that may go at once after a rest."""
 
 AWAY_S = 20.0

@@ -170,11 +170,13 @@ class ModelChain:
             raise ConfigInvalid(f"model: {fault}; {CHOOSE.format(self.name)}")
 
     async def prepare(self) -> None:
-        """Do what the first call of the default model would wait for: import its SDK, for a second or two."""
-        try:
-            await prepare_adapter(self._adapter(self.name))
-        except ProviderError as error:  # The first message is told.
-            log.warning("model.not_prepared: %s: %s", self.name, error, extra=error_fields(error))
+        """Do what the first call of each model in use would wait for: import its SDK, for a second or two."""
+        for name in candidates(self._settings, self.name):
+            self.catalog.prices(name)
+            try:
+                await prepare_adapter(self._adapter(name))
+            except ProviderError as error:  # The first message is told.
+                log.warning("model.not_prepared: %s: %s", name, error, extra=error_fields(error))
 
     async def for_turn(self, turn: Turn) -> TurnModel:
         """Return the thread's model with all its policies, for one turn."""
@@ -375,9 +377,8 @@ class ModelChain:
     ) -> tuple[Model, Callable[[], ProviderError | None]]:
         """Return a model over all keys, each with its *metered* one, and what says why it cannot be asked now."""
         keys = [self._keyed(metered(place), place, account, size) for place in range(self._key_count(name))]
-        first, *others = keys
-        if not others:
-            return first.model, first.unavailable
+        if len(keys) == 1:
+            return keys[0].model, keys[0].unavailable
         rotation = KeyRotation(keys, self._key_of(name), str(thread))
         return rotation, rotation.unavailable
 
@@ -386,8 +387,7 @@ class ModelChain:
     ) -> KeyedModel:
         """Return the model behind one key of its provider, with its retries, its queue and its price."""
         name, gate = metered.name, self._gate(metered.name, place)
-        attempt = ObservedModel(metered, account, self._observing)
-        gated = GatedModel(attempt, gate, size)
+        gated = GatedModel(ObservedModel(metered, account, self._observing), gate, size)
         local = is_local(self._provider(name))
         model = RetryingModel(gated, self._settings.llm_retry, self._random, gate, local)
         return KeyedModel(place + 1, model, partial(gate.unavailable, name))

@@ -248,6 +248,25 @@ async def test_posts_go_out_one_a_second_in_a_channel_and_channels_do_not_wait_f
     assert await taken_at(limits, "chat.postMessage", 1, "C2") == [pytest.approx(at[-1], abs=1e-3)]
 
 
+async def test_a_thousand_posts_go_out_as_they_were_asked_for_a_second_apart_in_a_crowded_channel():
+    limits, sent, begun = RateLimits(), [], anyio.current_time()
+
+    async def post(number):
+        await limits.take("chat.postMessage", f"C{number if number % 10 else 0}")
+        sent.append((number, anyio.current_time() - begun))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(1000):
+            tasks.start_soon(post, number)
+            await anyio.lowlevel.checkpoint()
+    crowded = [at for number, at in sent if number % 10 == 0]
+    assert all(later - earlier >= 1 for earlier, later in pairwise(crowded))
+    others = [number for number, _ in sent if number % 10]
+    assert others == sorted(others)
+    least = 990 // rate_of("chat.postMessage").per_minute * 60
+    assert sent[990][1] <= 1.2 * least
+
+
 async def test_posts_to_many_channels_stay_within_what_the_workspace_may():
     limits, at = RateLimits(), []
 

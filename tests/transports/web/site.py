@@ -69,6 +69,7 @@ async def serving_page(
     environ: Mapping[str, str] = KEYS,
     port: int = 0,
     web: Mapping[str, object] | None = None,
+    **more,
 ) -> AsyncIterator[Site]:
     """Serve the page over *data* until the block ends; *fields* are those of the settings."""
     given = {
@@ -101,7 +102,9 @@ async def serving_page(
         return [site.web]
 
     async with anyio.create_task_group() as tasks:
-        run = partial(serve, settings, environ, model=model, make_transports=make, on_agents=answering.append)
+        run = partial(
+            serve, settings, environ, model=model, make_transports=make, on_agents=answering.append, **more
+        )
         tasks.start_soon(_serve, site, run)
         with anyio.fail_after(WITHIN_S):
             await site.opened.wait()

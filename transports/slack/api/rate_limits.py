@@ -8,12 +8,17 @@ several workers call for one app, each token is one of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from bisect import insort
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
 import anyio
 from cachetools import LRUCache
+
+Clock = Callable[[], float]
 
 TOLERANCE = 1e-6
 """Tolerance for inexact clocks and sums. The bucket keeps the debt, so it never adds up."""
@@ -52,25 +57,19 @@ CHANNEL = Rate(56, 1)
 
 TIER_2, TIER_3, TIER_4 = Rate(20, 5), Rate(50, 10), Rate(100, 15)
 
-LOOKUPS = Rate(100, 40)
-"""Of tier 4: the people of a thread are looked up at once."""
-
-READS = Rate(50, 10, first=20)
-"""Of tier 3 too; after a start many threads are looked into at once."""
-
 RATES: dict[str, Rate] = {
-    "chat.postMessage": Rate(240, 60),  # "several hundred" a minute in the workspace
+    "chat.postMessage": Rate(240, 40),  # "several hundred" a minute in the workspace
     **dict.fromkeys(("chat.startStream", "chat.stopStream", "reactions.remove", "usergroups.list"), TIER_2),
     **dict.fromkeys(
         ("chat.update", "chat.delete", "reactions.add", "users.conversations", "agents.sessions.setStatus"),
         TIER_3,
     ),
-    **dict.fromkeys(("conversations.history", "conversations.replies"), READS),
-    "users.info": LOOKUPS,
+    **dict.fromkeys(("conversations.history", "conversations.replies"), Rate(50, 10, first=20)),
+    "users.info": Rate(100, 40),
     "conversations.info": TIER_3,
     "assistant.threads.setStatus": Rate(60, 10),
 }
-"""Other methods are tier 4."""
+"""Other methods are tier 4. After a start many threads are looked into at once, and the people of a thread always."""
 
 SHOWING = ("chat.", "files.completeUploadExternal")
 """How the methods begin that show something in a thread, or take it away."""
@@ -136,36 +135,47 @@ class Shared(Protocol):
 class RateLane:
     """A bucket and the line before it. If *shared* returns any, each token is one of all workers, of that *name*.
 
-    Of the patient calls only the first stands in the common line, so an urgent call never waits for more than one
-    here, and another worker's for no more than its first.
+    The lowest place goes first. Of the patient calls only the first stands in the common line, so an urgent call
+    never waits for more than one here, and another worker's for no more than its first.
     """
 
-    __slots__ = ("_line", "_name", "_patient", "_shared", "bucket")
+    __slots__ = ("_clock", "_line", "_name", "_patient", "_shared", "bucket")
 
-    def __init__(self, bucket: Bucket, name: str, shared: Callable[[], Shared | None]) -> None:
-        self.bucket, self._name, self._shared = bucket, name, shared
-        self._line, self._patient = anyio.Lock(), anyio.Lock()
+    def __init__(self, rate: Rate, clock: Clock, name: str, shared: Callable[[], Shared | None]) -> None:
+        self.bucket, self._clock, self._name, self._shared = Bucket(rate, clock()), clock, name, shared
+        self._patient, self._line = anyio.Lock(), list[tuple[int, anyio.Event]]()
 
-    async def take(self, clock: Callable[[], float], *, urgent: bool) -> None:
-        async with self._line if urgent else self._patient:
-            if not urgent:
-                await self.take(clock, urgent=True)
-                return
-            while wait := self.bucket.wait(clock()):  # noqa: ASYNC110 - a pause may come while it sleeps
-                await anyio.sleep(wait)
-            self.bucket.take(clock())
-            if shared := self._shared():
-                await anyio.sleep(await shared.take_token(self._name, *self._all))
+    @asynccontextmanager
+    async def take(self, places: Iterator[int], *, urgent: bool) -> AsyncIterator[None]:
+        """Take a token at the next of *places*, and let nobody else take one within the block."""
+        async with nullcontext() if urgent else self._patient:
+            insort(self._line, (next(places), turn := anyio.Event()))
+            try:
+                self._call_first()
+                await turn.wait()
+                while wait := self.bucket.wait(self._clock()):  # noqa: ASYNC110 - a pause may come while it sleeps
+                    await anyio.sleep(wait)
+                self.bucket.take(self._clock())
+                if shared := self._shared():
+                    await anyio.sleep(await shared.take_token(self._name, *self._all))
+                yield
+            finally:
+                self._line = [waiting for waiting in self._line if waiting[1] is not turn]
+                self._call_first()
+
+    def _call_first(self) -> None:
+        for _, turn in self._line[:1]:
+            self._line[0] = (-1, turn)  # it is not passed any more
+            turn.set()
 
     def has_spare(self, now: float) -> bool:
         """Return whether a token beyond the reserve is left, as far as this worker knows, and nobody waits here."""
-        return not self._line.locked() and not self.bucket.wait(now, beyond=self.bucket.rate.reserve)
+        return not self._line and not self.bucket.wait(now, beyond=self.bucket.rate.reserve)
 
     async def take_spare(self, now: float) -> bool:
         self.bucket.take(now)
-        if (shared := self._shared()) is None:
-            return True
-        return await shared.try_token(self._name, *self._all, self.bucket.rate.reserve)
+        shared = self._shared()
+        return shared is None or await shared.try_token(self._name, *self._all, self.bucket.rate.reserve)
 
     @property
     def _all(self) -> tuple[float, float]:
@@ -182,14 +192,14 @@ class RateLimits:
 
     def __init__(
         self,
-        clock: Callable[[], float] = anyio.current_time,
+        clock: Clock = anyio.current_time,
         *,
         shared: Shared | None = None,
         workers: Callable[[], int] = lambda: 1,
         name: str = "slack",
     ) -> None:
         self._clock, self._shared, self.workers, self._name = clock, shared, workers, name
-        self._methods: dict[str, RateLane] = {}
+        self._methods, self._places = dict[str, RateLane](), itertools.count()
         self._channels: LRUCache[str, RateLane] = LRUCache(MOST_CHANNELS)
 
     @property
@@ -202,8 +212,12 @@ class RateLimits:
 
         A call that shows something may wait for longer than a lease lasts. Raises `Fenced` if the worker lost it.
         """
-        for lane in self._lanes_of(method, channel):
-            await lane.take(self._clock, urgent=urgent)
+        places = itertools.repeat(next(self._places)) if urgent else self._places
+        async with AsyncExitStack() as held:
+            for lane in (lanes := self._lanes_of(method, channel)):
+                await held.enter_async_context(lane.take(places, urgent=urgent))
+            for lane in lanes[:-1]:  # the second of a channel begins when its post goes out
+                lane.bucket.pause(self._clock(), 1 / lane.bucket.rate.per_second)
         if self._shared and method.startswith(SHOWING):
             await self._shared.ensure_ownership()
 
@@ -219,8 +233,7 @@ class RateLimits:
 
     def pause(self, method: str, seconds: float, channel: str = "") -> None:
         """Stop *method* for all threads, or only posts to *channel*: a 429 and its Retry-After."""
-        for lane in self._lanes_of(method, channel)[:1]:
-            lane.bucket.pause(self._clock(), min(seconds, LONGEST_PAUSE_S))
+        self._lanes_of(method, channel)[0].bucket.pause(self._clock(), min(seconds, LONGEST_PAUSE_S))
 
     def spacing(self, method: str, sharers: int) -> float:
         """Return the seconds between calls of *method* for each of *sharers* live drafts here."""
@@ -228,17 +241,15 @@ class RateLimits:
 
     def _lanes_of(self, method: str, channel: str) -> list[RateLane]:
         """Return the lanes of a call, the narrowest first."""
-        if (lane := self._methods.get(method)) is None:
-            lane = self._methods[method] = self._lane(rate_of(method), method)
-        return [self._channel(channel), lane] if channel and method == "chat.postMessage" else [lane]
+        lane = self._lane(self._methods, method, rate_of(method))
+        if not channel or method != "chat.postMessage":
+            return [lane]
+        return [self._lane(self._channels, f"{method} {channel}", CHANNEL), lane]
 
-    def _channel(self, channel: str) -> RateLane:
-        if (lane := self._channels.get(channel)) is None:
-            lane = self._channels[channel] = self._lane(CHANNEL, f"chat.postMessage {channel}")
-        return lane
-
-    def _lane(self, rate: Rate, name: str) -> RateLane:
-        return RateLane(Bucket(rate, self._clock()), f"{self._name} {name}", self._sharing)
+    def _lane(self, lanes: MutableMapping[str, RateLane], name: str, rate: Rate) -> RateLane:
+        if name not in lanes:
+            lanes[name] = RateLane(rate, self._clock, f"{self._name} {name}", self._sharing)
+        return lanes[name]
 
     def _sharing(self) -> Shared | None:
         """Return the tokens of all workers. A worker that is alone counts for all of them."""

@@ -13,6 +13,8 @@ from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import Shape, count, instant, part, parts, stamp, string
 from transports.slack.api.web_api import WebApi
 
+REPLIES = "conversations.replies"
+
 PAGE, MOST_PAGES = 200, 20
 """Messages per page, and pages of one look-up."""
 
@@ -28,7 +30,7 @@ TICK = Decimal("0.000001")
 
 async def read(web: WebApi, channel: str, root: str, since: str, *, urgent: bool = True) -> list[Shape]:
     """Return the messages of a thread, or with a blank root of a channel, after *since*; none if it is gone."""
-    method = "conversations.replies" if root else "conversations.history"
+    method = REPLIES if root else "conversations.history"
     messages: list[Shape] = []
     cursor = ""
     for _ in range(MOST_PAGES):
@@ -129,12 +131,7 @@ async def _page(
 ) -> tuple[Sequence[Shape], Sequence[Shape], bool]:
     """Return the root, the first replies between two times, and whether there are more."""
     answer = await web.call(
-        "conversations.replies",
-        channel=channel,
-        ts=root,
-        oldest=since or None,
-        latest=before or None,
-        limit=most,
+        REPLIES, channel=channel, ts=root, oldest=since or None, latest=before or None, limit=most
     )
     messages = [one for one in parts(answer, "messages") if stamp(one, "ts")]
     roots = [one for one in messages if stamp(one, "ts") == root]

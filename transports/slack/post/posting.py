@@ -131,7 +131,7 @@ class Posting:
         for message in messages if "?" in key and sent.whole else ():
             if stamp(message, "ts") == sent.first:
                 blocks, plain = parts(message, "blocks"), string(message, "text")
-                self._note_question(key, PostedQuestion(thread.channel, sent.first, blocks, plain))
+                self._note_question(key, thread.channel, sent.first, blocks, plain)
         return sent.first if sent.whole else None
 
     async def sweep(
@@ -216,12 +216,10 @@ class Posting:
                 await self._show(outgoing.thread, page, draft[number : number + 1], sent)
         if outgoing.choices and (ts := sent.out.get(whole[-1].tag.part)):
             last = whole[-1]
-            self._note_question(
-                outgoing.key, PostedQuestion(outgoing.thread.channel, ts, last.blocks, last.plain)
-            )
+            self._note_question(outgoing.key, outgoing.thread.channel, ts, last.blocks, last.plain)
 
-    def _note_question(self, key: str, question: PostedQuestion) -> None:
-        self.questions.add(key, place_of(question.channel, question.ts), question)
+    def _note_question(self, key: str, channel: str, ts: str, blocks: Sequence[Shape], plain: str) -> None:
+        self.questions.add(key, place_of(channel, ts), PostedQuestion(channel, ts, blocks, plain))
 
     async def _post_ephemeral(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
         """Post for one person alone; return False if Slack cannot, and the post has to be for all.

@@ -50,7 +50,7 @@ async def _take_over(web: WebApi, channel: str, draft: DraftMessage, page: Messa
         forms.append((page.words, None))
     for text, blocks in forms:
         try:
-            await _update(web, channel, draft.id, text, blocks, page.tag.metadata())
+            await _update(web, channel, draft.id, text, blocks, metadata=page.tag.metadata())
         except SlackRefused as refused:
             if refused_for_good(refused):
                 raise
@@ -61,18 +61,11 @@ async def _take_over(web: WebApi, channel: str, draft: DraftMessage, page: Messa
 
 
 async def _update(
-    web: WebApi,
-    channel: str,
-    ts: str,
-    text: str,
-    blocks: list[JsonValue] | None,
-    metadata: dict[str, JsonValue] | None = None,
+    web: WebApi, channel: str, ts: str, text: str, blocks: list[JsonValue] | None, **more: JsonValue
 ) -> None:
     """Write a message over. The defaults of ``chat.update`` would make mentions and links of plain words."""
-    how: dict[str, JsonValue] = {"parse": "none", "link_names": False}
-    await _call_when_stopped(
-        web, "chat.update", channel, ts, text=text, blocks=blocks, metadata=metadata, **how
-    )
+    more |= {"text": text, "blocks": blocks, "parse": "none", "link_names": False}
+    await _call_when_stopped(web, "chat.update", channel, ts, **more)
 
 
 async def _stop(web: WebApi, channel: str, draft: DraftMessage, page: MessagePage) -> bool:
