@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.child import ROOT
 from benchmarks.versus import environments
-from benchmarks.wire.wires import SlackWire, Wire
+from benchmarks.wire.wires import DiscordWire, SlackWire, Where, Wire
 
 OURS, BEFORE, BARE = "ours", "ours before", "bare loop"
 
@@ -49,12 +49,49 @@ class Contender:
     start: Callable[[Any, Path, str], Started]
     tools: bool = True
     """Whether it has a tool to call."""
+    streams_in: Where = "direct"
+    """Where it shows an answer as it grows."""
 
 
-def slack_contenders(before: Path | None) -> list[Contender]:
-    trees = {OURS: ROOT} | ({BEFORE: before} if before else {})
-    ours = [Contender(name, SlackWire, _threadfast_on_slack(tree)) for name, tree in trees.items()]
-    return [*ours, Contender(BARE, SlackWire, _bare_on_slack)]
+def slack_contenders(before: Path | None, peers: Path) -> list[Contender]:
+    ours = [Contender(name, SlackWire, _threadfast_on_slack(tree)) for name, tree in _trees(before).items()]
+    return [
+        *ours,
+        Contender(BARE, SlackWire, _bare_on_slack),
+        Contender("nanobot", SlackWire, _peer_on_slack(environments.nanobot_on_slack, peers)),
+        Contender(
+            "Chat SDK, no agent",
+            SlackWire,
+            _peer_on_slack(environments.chat_sdk_on_slack, peers),
+            tools=False,
+            streams_in="channel",  # it streams in threads alone
+        ),
+    ]
+
+
+def discord_contenders(before: Path | None, peers: Path) -> list[Contender]:  # noqa: ARG001 - as for Slack
+    ours = [
+        Contender(name, DiscordWire, _threadfast_on_discord(tree)) for name, tree in _trees(before).items()
+    ]
+    return [*ours, Contender(BARE, DiscordWire, _bare_on_discord)]
+
+
+def _trees(before: Path | None) -> dict[str, Path]:
+    return {OURS: ROOT} | ({BEFORE: before} if before else {})
+
+
+def _threadfast_on_discord(tree: Path) -> Callable[[DiscordWire, Path, str], Started]:
+    def start(discord: DiscordWire, data: Path, model_url: str) -> Started:
+        where = {"api_base_url": discord.api_base_url, "gateway_url": discord.gateway_url}
+        tokens = {"DISCORD_TOKEN": discord.token}
+        return _threadfast(tree, "", {"discord": where}, tokens, data, model_url)
+
+    return start
+
+
+def _bare_on_discord(discord: DiscordWire, data: Path, model_url: str) -> Started:
+    where = {"DISCORD_API": discord.api_base_url, "DISCORD_GATEWAY": discord.gateway_url}
+    return _bare("bare_discord", {**where, "DISCORD_TOKEN": discord.token}, data, model_url)
 
 
 def _threadfast_on_slack(tree: Path) -> Callable[[SlackWire, Path, str], Started]:
@@ -82,12 +119,25 @@ def _threadfast(
     return Started(command, {**_environment(data), **tokens, "PYTHONPATH": str(tree)}, tree)
 
 
+def _peer_on_slack(
+    install: Callable[[Path], Sequence[str]], peers: Path
+) -> Callable[[SlackWire, Path, str], Started]:
+    def start(slack: SlackWire, data: Path, model_url: str) -> Started:
+        where = {"SLACK_API": slack.api_base_url, **_slack_tokens(slack)}
+        return _peer(install(peers), where, data, model_url)
+
+    return start
+
+
 def _bare_on_slack(slack: SlackWire, data: Path, model_url: str) -> Started:
     return _bare("bare_slack", {"SLACK_API": slack.api_base_url, **_slack_tokens(slack)}, data, model_url)
 
 
 def _bare(module: str, where: Mapping[str, str], data: Path, model_url: str) -> Started:
-    command = [sys.executable, "-m", f"benchmarks.wire.peers.{module}"]
+    return _peer([sys.executable, "-m", f"benchmarks.wire.peers.{module}"], where, data, model_url)
+
+
+def _peer(command: Sequence[str], where: Mapping[str, str], data: Path, model_url: str) -> Started:
     python = {"PYTHONPATH": str(ROOT), "MODEL_URL": model_url}
     return Started(command, {**_environment(data), **where, **python}, data)
 

@@ -17,6 +17,7 @@ from benchmarks.wire.meter import cpu_of
 from benchmarks.wire.scenarios import Block, Bot, Scenario
 
 IDLE_S, QUICK_IDLE_S = 10.0, 4.0
+BLOCK_S = 30.0
 
 
 @dataclass
@@ -50,22 +51,23 @@ class Session:
     left_out: dict[str, str] = field(default_factory=dict)
 
     async def block(self, name: str, scenario: Scenario) -> Block | None:
-        """Return what the contender did, or None if it failed."""
+        """Return what the contender did, or None if it has no part in the scenario, or no more."""
         contender, bot, output = self.bots[name]
         size = scenario.quick_size if self.conditions.quick else scenario.size
-        if scenario.needs_tool and not contender.tools:
+        who = f"{name}, {scenario.name}"
+        if who in self.left_out or (scenario.needs_tool and not contender.tools):
             return None
-        try:
+        with anyio.move_on_after(BLOCK_S):
             return await scenario.block(bot, size)
-        except* TimeoutError:
-            reason = f"no answer in time ({scenario.name}): {last_error(output.read_text(errors='replace'))}"
-            self.leave_out(name, reason)
+        self.leave_out(
+            who, f"no answer within {BLOCK_S:g} s: {last_error(output.read_text(errors='replace'))}"
+        )
+        self.found[name].blocks.pop(scenario.name, None)
         return None
 
-    def leave_out(self, name: str, reason: str) -> None:
-        self.bots.pop(name, None)
-        self.left_out[name] = reason
-        print(f"{self.platform}, {name}: {reason}: left out", file=sys.stderr, flush=True)
+    def leave_out(self, who: str, reason: str) -> None:
+        self.left_out[who] = reason
+        print(f"{self.platform}, {who}: {reason}: left out", file=sys.stderr, flush=True)
 
     async def idle(self) -> None:
         """Measure all of them at once while nobody says anything."""

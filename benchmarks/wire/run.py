@@ -14,7 +14,7 @@ import anyio
 
 from benchmarks.figures import Conditions, Report
 from benchmarks.versus.environments import LeftOut, last_error
-from benchmarks.wire.contenders import Contender, slack_contenders
+from benchmarks.wire.contenders import Contender, discord_contenders, slack_contenders
 from benchmarks.wire.meter import resident_of
 from benchmarks.wire.model import Model, model_server
 from benchmarks.wire.results import Session
@@ -46,7 +46,7 @@ async def _running(
         try:
             if not await _connected(wire, process):
                 raise LeftOut(f"it does not connect: {last_error(output.read_text(errors='replace'))}")
-            yield Bot(process.pid, wire, model, numbers), output
+            yield Bot(process.pid, wire, model, numbers, contender.streams_in), output
         finally:
             process.kill()
             process.wait()
@@ -93,7 +93,7 @@ async def _play(session: Session, scenario: Scenario) -> None:
     rounds = QUICK_ROUNDS if session.conditions.quick else scenario.rounds
     for number in range(rounds + 1):
         names = list(session.bots)
-        shift = number % len(names)
+        shift = number % max(1, len(names))
         for name in [*names[shift:], *names[:shift]]:
             block = await session.block(name, scenario)
             if number and block:
@@ -103,7 +103,8 @@ async def _play(session: Session, scenario: Scenario) -> None:
 def wire(conditions: Conditions, before: Path | None, peers: Path) -> None:
     """Measure and print, one platform after the other."""
     report = Report()
-    for platform, contenders in (("Slack", slack_contenders(before)),):
+    platforms = {"Slack": slack_contenders(before, peers), "Discord": discord_contenders(before, peers)}
+    for platform, contenders in platforms.items():
         session = anyio.run(_measure, conditions, platform, contenders, SCENARIOS)
         print_session(session)
         for figure in figures(session):

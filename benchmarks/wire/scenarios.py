@@ -46,6 +46,7 @@ class Bot:
     model: Model
     numbers: itertools.count[int]
     """Of questions, unique over all bots."""
+    streams_in: Where
     people: itertools.cycle[int] = field(default_factory=lambda: itertools.cycle(range(PEOPLE)))
 
     async def ask(self, conversation: Conversation, kind: Kind) -> Asked:
@@ -115,8 +116,8 @@ async def follow_up(bot: Bot, size: int) -> Block:
 
 
 async def streamed(bot: Bot, size: int) -> Block:
-    """Long answers in direct messages, one after another."""
-    conversations = [bot.conversation("direct") for _ in range(size)]
+    """Long answers where the bot shows them as they grow, one after another."""
+    conversations = [bot.conversation(bot.streams_in) for _ in range(size)]
     return await measured(bot, partial(_one_by_one, bot, conversations, "long"), STREAM_S)
 
 
@@ -176,12 +177,12 @@ class Scenario:
 
 
 SCENARIOS = (
-    Scenario("short", short, 20, 10, 6),
-    Scenario("follow-up", follow_up, 20, 10, 6),
-    Scenario("streamed", streamed, 1, 1, 4),
-    Scenario("tool call", tool_call, 10, 6, 6),
-    Scenario("ten at once", ten_at_once, 20, 10, 6),
-    Scenario("fifty", fifty, 200, 100, 3),
+    Scenario("short", short, 20, 10, 5),
+    Scenario("follow-up", follow_up, 20, 10, 5),
+    Scenario("streamed", streamed, 1, 1, 3),
+    Scenario("tool call", tool_call, 10, 6, 5, needs_tool=True),
+    Scenario("ten at once", ten_at_once, 20, 10, 5),
+    Scenario("fifty", fifty, 150, 100, 3),
     Scenario("fifty, 20 a second", fifty_paced, 100, 60, 3),
 )
 QUICK_ROUNDS = 2
