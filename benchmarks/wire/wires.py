@@ -106,14 +106,14 @@ class Watch:
 
     def _saw(self, place: str, text: str) -> None:
         """Tell all who wait there. One answer is enough for what was said before its question, too."""
-        waiting = self._waiting[place]
+        waiting = self._waiting.get(place, [])
         for asked in waiting:
             asked.saw(text)
         if newest := max((asked.number for asked in waiting if asked.done.is_set()), default=0):
             for asked in waiting:
                 if asked.number < newest:
                     asked.was_merged()
-        self._waiting[place] = [asked for asked in waiting if not asked.done.is_set()]
+        waiting[:] = [asked for asked in waiting if not asked.done.is_set()]
 
     async def answer_of(self, place: str, asked: Asked) -> Asked:
         """Return *asked* once it is answered in its channel or thread."""

@@ -8,7 +8,7 @@ import { createMemoryState } from "@chat-adapter/state-memory";
 
 const quiet = { debug() {}, info() {}, warn: console.warn, error: console.error, child: () => quiet };
 const adapter = createSlackAdapter({ mode: "socket", apiUrl: process.env.SLACK_API, logger: quiet });
-const chat = new Chat({ userName: "bot", adapters: { slack: adapter }, state: createMemoryState(), logger: quiet });
+const chat = new Chat({ userName: "bot", adapters: { slack: adapter }, state: createMemoryState(), concurrency: "queue", logger: quiet });
 const histories = new Map();
 
 async function* deltas(messages) {
