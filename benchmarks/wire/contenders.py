@@ -25,6 +25,10 @@ rate_limits.TIER_4, rate_limits.CHANNEL = fast(rate_limits.TIER_4), fast(rate_li
 """
 """Slack's rates stop nothing but the pace of what grows: that is one of the things that are measured."""
 
+NOT_ON_DISCORD = {
+    "nanobot": "it answers in the channel, where all people are one conversation: there are no threads to compare",
+    "Chat SDK": "its adapter gives discord.js no address, so its gateway cannot be a fake",
+}
 RUN = "from bot.cli import main\nmain()\n"
 
 
@@ -69,11 +73,19 @@ def slack_contenders(before: Path | None, peers: Path) -> list[Contender]:
     ]
 
 
-def discord_contenders(before: Path | None, peers: Path) -> list[Contender]:  # noqa: ARG001 - as for Slack
+def discord_contenders(before: Path | None) -> list[Contender]:
     ours = [
         Contender(name, DiscordWire, _threadfast_on_discord(tree)) for name, tree in _trees(before).items()
     ]
-    return [*ours, Contender(BARE, DiscordWire, _bare_on_discord)]
+    peers = [Contender(name, DiscordWire, _left_out(reason)) for name, reason in NOT_ON_DISCORD.items()]
+    return [*ours, Contender(BARE, DiscordWire, _bare_on_discord), *peers]
+
+
+def _left_out(reason: str) -> Callable[[DiscordWire, Path, str], Started]:
+    def start(*_: object) -> Started:
+        raise environments.LeftOut(reason)
+
+    return start
 
 
 def _trees(before: Path | None) -> dict[str, Path]:

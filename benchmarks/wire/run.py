@@ -17,7 +17,7 @@ from benchmarks.versus.environments import LeftOut, last_error
 from benchmarks.wire.contenders import Contender, discord_contenders, slack_contenders
 from benchmarks.wire.meter import resident_of
 from benchmarks.wire.model import Model, model_server
-from benchmarks.wire.results import Session
+from benchmarks.wire.results import Found, Session
 from benchmarks.wire.scenarios import QUICK_ROUNDS, SCENARIOS, Bot, Scenario
 from benchmarks.wire.table import figures, print_session
 from benchmarks.wire.wires import Wire
@@ -78,6 +78,7 @@ async def _measure(
                 session.leave_out(contender.name, str(reason))
             else:
                 session.bots[contender.name] = contender, bot, output
+                session.found[contender.name] = Found()
         for number, scenario in enumerate(scenarios):
             await _play(session, scenario)
             if not number:
@@ -103,7 +104,7 @@ async def _play(session: Session, scenario: Scenario) -> None:
 def wire(conditions: Conditions, before: Path | None, peers: Path) -> None:
     """Measure and print, one platform after the other."""
     report = Report()
-    platforms = {"Slack": slack_contenders(before, peers), "Discord": discord_contenders(before, peers)}
+    platforms = {"Slack": slack_contenders(before, peers), "Discord": discord_contenders(before)}
     for platform, contenders in platforms.items():
         session = anyio.run(_measure, conditions, platform, contenders, SCENARIOS)
         print_session(session)
