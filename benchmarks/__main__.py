@@ -1,6 +1,6 @@
 """`python -m benchmarks [NAME …] [--quick]`: how fast, how big, and how it grows, beside the targets.
 
-`versus` stands alone: it installs other bots and measures them beside ours.
+`versus` and `wire` stand alone: they install other bots and measure them beside ours.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from benchmarks import (
 )
 from benchmarks.figures import Benchmark, Conditions, Report
 from benchmarks.versus.run import versus
+from benchmarks.wire.run import wire
 
 BENCHMARKS: dict[str, Benchmark] = {
     "throughput": throughput.measure,
@@ -61,12 +62,12 @@ BENCHMARKS: dict[str, Benchmark] = {
     "slack-herd": slack_herd.measure,
     "slack-wire": slack_wire.measure,
 }
-VERSUS = "versus"
-"""Only by name, never as one of all: it installs packages."""
+VERSUS, WIRE = "versus", "wire"
+"""Only by name, never as one of all: they install packages."""
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice([*BENCHMARKS, VERSUS]))
+@click.argument("names", nargs=-1, type=click.Choice([*BENCHMARKS, VERSUS, WIRE]))
 @click.option("--quick", is_flag=True, help="Rough figures in less than a minute.")
 @click.option(
     "--data-root",
@@ -78,18 +79,26 @@ VERSUS = "versus"
 @click.option(
     "--peers",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where versus installs the peers.  [default: benchmarks-peers under the data root]",
+    help="Where versus and wire install the peers.  [default: benchmarks-peers under the data root]",
 )
-def main(names: Sequence[str], data_root: Path, quick: bool, peers: Path | None) -> None:
+@click.option(
+    "--before",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="Another checkout, which wire measures too.",
+)
+def main(names: Sequence[str], data_root: Path, quick: bool, peers: Path | None, before: Path | None) -> None:
     """Measure the core on a real disk, with a model that answers at once. NAME picks some of the benchmarks.
 
-    "versus" is run by name only. It installs other bots from packages and measures them beside ours.
+    "versus" and "wire" are run by name only. They install other bots from packages and measure them beside ours.
     """
     start = time.perf_counter()
+    conditions, others = Conditions(data_root, quick), (peers or data_root / "benchmarks-peers").resolve()
     if VERSUS in names:
-        versus(Conditions(data_root, quick), (peers or data_root / "benchmarks-peers").resolve())
-    if chosen := [name for name in names or BENCHMARKS if name != VERSUS]:
-        _measure(chosen, Conditions(data_root, quick))
+        versus(conditions, others)
+    if WIRE in names:
+        wire(conditions, before, others)
+    if chosen := [name for name in names or BENCHMARKS if name not in (VERSUS, WIRE)]:
+        _measure(chosen, conditions)
     took, load = time.perf_counter() - start, os.getloadavg()[0]
     print(f"{took:.0f} s, {os.cpu_count()} CPUs, load {load:.1f}, Python {platform.python_version()}")
 

@@ -12,7 +12,11 @@ from pathlib import Path
 
 INSTALL_TIMEOUT_S = 900
 NANOBOT = {"nanobot-ai": "0.3.5"}
+NANOBOT_SLACK = ("aiohttp==3.14.5", "slack-sdk==3.48.0", "slackify-markdown==0.2.4")
+"""What its Slack channel needs, which its package does not bring."""
+
 CHAT_SDK = {"chat": "4.41.1", "@chat-adapter/state-memory": "4.41.0"}
+CHAT_SDK_SLACK = CHAT_SDK | {"@chat-adapter/slack": "4.41.1"}
 
 
 class LeftOut(Exception):
@@ -21,34 +25,52 @@ class LeftOut(Exception):
 
 def nanobot(peers: Path) -> Sequence[str]:
     """Return the command that runs nanobot's side, installed under *peers* unless it is there already."""
+    return [_nanobot_python(peers, ""), "-m", "benchmarks.versus.peers.nanobot"]
+
+
+def nanobot_on_slack(peers: Path) -> Sequence[str]:
+    """Return the command that runs nanobot with its Slack channel."""
+    return [_nanobot_python(peers, "-slack", *NANOBOT_SLACK), "-m", "benchmarks.wire.peers.nanobot_slack"]
+
+
+def _nanobot_python(peers: Path, suffix: str, *more: str) -> str:
     ((package, version),) = NANOBOT.items()
-    folder = peers / f"{package}-{version}"
+    folder = peers / f"{package}-{version}{suffix}"
     python = folder / "bin" / "python"
     if not _complete(folder):
         shutil.rmtree(folder, ignore_errors=True)
         _install([sys.executable, "-m", "venv", str(folder)], peers)
-        _install([str(python), "-m", "pip", "install", "--quiet", f"{package}=={version}"], peers)
+        _install([str(python), "-m", "pip", "install", "--quiet", f"{package}=={version}", *more], peers)
         _mark_complete(folder)
-    return [str(python), "-m", "benchmarks.versus.peers.nanobot"]
+    return str(python)
 
 
 def chat_sdk(peers: Path) -> Sequence[str]:
     """Return the command that runs Chat SDK's side, installed under *peers* unless it is there already."""
+    return _node(peers, "", CHAT_SDK, Path(__file__).parent / "peers" / "chat_sdk.mjs")
+
+
+def chat_sdk_on_slack(peers: Path) -> Sequence[str]:
+    """Return the command that runs Chat SDK with its Slack adapter."""
+    script = Path(__file__).parent.parent / "wire" / "peers" / "chat_sdk_slack.mjs"
+    return _node(peers, "-slack", CHAT_SDK_SLACK, script)
+
+
+def _node(peers: Path, suffix: str, packages: Mapping[str, str], script: Path) -> Sequence[str]:
     tools = {name: shutil.which(name) for name in ("node", "npm")}
     for name, path in tools.items():
         if path is None:
             raise LeftOut(f"{name} is not installed")
-    folder = peers / f"chat-{CHAT_SDK['chat']}"
+    folder = peers / f"chat-{packages['chat']}{suffix}"
     if not _complete(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        (folder / "package.json").write_text(json.dumps({"private": True, "dependencies": CHAT_SDK}))
+        (folder / "package.json").write_text(json.dumps({"private": True, "dependencies": dict(packages)}))
         quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
         _install([str(tools["npm"]), "install", *quiet], folder)
         _mark_complete(folder)
     # node looks for packages beside the script, not in the working folder
-    script = shutil.copy(Path(__file__).parent / "peers" / "chat_sdk.mjs", folder)
-    return [str(tools["node"]), str(script)]
+    return [str(tools["node"]), str(shutil.copy(script, folder))]
 
 
 def environment(home: Path) -> Mapping[str, str]:
