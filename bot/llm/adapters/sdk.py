@@ -165,7 +165,7 @@ class SdkModel(SdkClient):
     ) -> AsyncIterator[AsyncIterable[JsonEvent]]:
         """Open the events as plain JSON."""
         body = in_forms(self._body_with_params(request), request.forms)
-        sent = make(content=json.dumps(body, ensure_ascii=False).encode())
+        sent = make(content=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
         response = await self.http().send(sent, stream=True)
         async with aclosing(response):
             if not response.is_success:
