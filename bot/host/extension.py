@@ -1,8 +1,7 @@
 """The door: everything that an extension may bring to the program, and everything that it is given.
 
-An extension is one folder with a module that has an `Extension` called ``extension``. Those of the program are listed
-in `bot.config.built_in_extensions`. A package of somebody else names its own as an entry point in the group
-`threadfast.extensions`, and settings.json names it under `extensions`.
+An extension is a folder with a module that has an `Extension` called ``extension``. Those of the program stand in
+`bot.config.built_in_extensions`. Another package names its own as an entry point in `threadfast.extensions`.
 
 | it brings                     | by                                   | used by                                |
 |-------------------------------|--------------------------------------|----------------------------------------|
@@ -13,7 +12,7 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | tools                         | `Running.tools`, `Host.offer`        | the model, under the policy of tools   |
 | text for the system prompt    | `Running.instructions`               | each turn                              |
 | text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
-| a word on a tool call         | `Running.review`                     | each call that the rules do not deny   |
+| a word on tool calls          | `Running.review`                     | calls that no rule denies              |
 | what a file says              | ``documents``, `Running.to_text`     | each turn with files, tools            |
 | a sink of turn events, pages  | ``observers``                        | a running bot, the port of its health  |
 | what status says of it        | `Running.facts`, `.troubles`, `.off` | status, health, `/status`, the page    |
@@ -23,7 +22,7 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | checks                        | ``checks``, ``faults``, ``warnings`` | `threadfast doctor`, `check`           |
 | its page of the manual        | ``page``                             | `threadfast extensions list`           |
 
-All of it is optional. Every command imports the modules of extensions, so what is slow to import stands in functions.
+All is optional. Every command imports the modules of extensions, so what is slow to import stands in functions.
 """
 
 from __future__ import annotations
@@ -166,13 +165,11 @@ class Running:
     name of where they come from. Those that are ``off`` cannot work here, for a reason. ``facts`` are what status
     says of it, by name. ``obey`` carries out a thread command: it gets the words after the command and returns the
     reply; it may raise `threads.errors.StoreUnavailable`. ``turns`` has the turns that a command is answered with;
-    such a command is about a thread, and its ``is_turn`` does not count.
-
-    ``prepare`` runs before a turn; text that it returns is the whole answer. ``extend`` adds to a person's message
-    before the model sees it. ``instructions`` return text for the system prompt of those who have the tools of a
-    group. ``to_text`` returns a file that came with a message with its text, or as it is. ``receiving`` wraps the
-    sink of all events. ``sign_in`` returns how the asker of a call signs in, by the group of the tool. ``review``
-    returns whether a call may run or a person is asked, None to leave that to the rules; it may raise `ToolDenied`.
+    such a command is about a thread, and its ``is_turn`` does not count. ``prepare`` runs before a turn; text that it
+    returns is the whole answer. ``extend`` adds to a person's message before the model sees it. ``instructions``
+    return text for the system prompt of those who have the tools of a group; they run in a thread. ``to_text``
+    returns a file that came with a message with its text, or as it is. ``receiving`` wraps the sink of all events.
+    ``sign_in`` returns how the asker of a call signs in, by the group of the tool. ``review`` has a word on calls.
     """
 
     tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
@@ -181,7 +178,7 @@ class Running:
     obey: Mapping[str, Callable[[str, Incoming], Awaitable[str]]] = field(default_factory=dict)
     turns: Mapping[str, OwnTurns] = field(default_factory=dict)
     troubles: Callable[[], str] = lambda: ""
-    instructions: Mapping[str, Callable[[], Awaitable[str]]] = field(default_factory=dict)
+    instructions: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     prepare: Callable[[Turn], Awaitable[str]] | None = None
     extend: Callable[[Incoming, Message], Awaitable[Message]] | None = None
     to_text: Callable[[Turn, File, PlaceModels], Awaitable[File]] | None = None
@@ -232,8 +229,7 @@ class TransportKind:
 class StoreKind:
     """Where everything is kept in place of files: one store that many workers share.
 
-    ``open`` makes it for a bot, ``read`` for commands that only look, ``states`` its small values beside a bot. Each
-    raises `ConfigInvalid` if the settings cannot be used.
+    ``open`` makes it for a bot, ``read`` for commands that look, ``states`` small values. All raise `ConfigInvalid`.
     """
 
     open: Callable[[Settings, Mapping[str, str], Resources], Storage]

@@ -40,7 +40,7 @@ from threads.delivery import Delivery, Ending
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.journal.records import Intent, Ledger, PendingMessage, Received, Record, record_adapter
-from threads.model import Answer, Incoming, ThreadId, Turn
+from threads.model import Incoming, ThreadId, Turn
 from threads.store.checksummed_lines import scan, scrub
 from threads.store.disk import Disk, temporary_of, write_all
 
@@ -259,10 +259,10 @@ def anybody_decides() -> Plant:
     """The first answer to a question counts, whoever gives it."""
     decide = Questions.decide
 
-    def trusting(self: Questions, thread: ThreadId, question_id: str, answer: Answer) -> str:
+    def trusting(self: Questions, thread: ThreadId, *which: Any) -> str:
         for asked in self._open.get(thread, {}).values():
             asked.question = replace(asked.question, may_answer=lambda _: True)
-        return decide(self, thread, question_id, answer)
+        return decide(self, thread, *which)
 
     return patch.multiple(Questions, decide=trusting)
 

@@ -305,8 +305,10 @@ async def test_a_token_that_is_revoked_stops_the_transport_with_a_clear_word(cha
 
 @pytest.mark.parametrize("ask", ["ask", "ask_alone"])
 async def test_a_message_that_no_person_typed_is_answered_once_and_no_platform_is_asked_about_its_id(
-    chat, tmp_path, caplog, ask
+    chat, tmp_path, caplog, monkeypatch, ask
 ):
+    for module in ("slack.live.latest_wins", "discord.live.reactions"):
+        monkeypatch.setattr(f"transports.{module}.FIRST_SIGN_S", 0)
     model = Scripted(says("one"), calls("list_files", path="."), says("two"))
     edge, heard, due = chat.edge(tmp_path), list[Incoming](), datetime.now(UTC)
     serve, scheduled = edge.serve, scheduled_id("s1234", due)

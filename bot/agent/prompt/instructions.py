@@ -6,7 +6,7 @@ It has no time, names or ids, and stays the same bytes until one of them changes
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from bot.agent.prompt.cached_file import CachedFile
@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 LARGEST = 64_000
 """Bytes of IDENTITY.md."""
 
-Texts = Mapping[str, Callable[[], Awaitable[str]]]
-"""Returns text for whoever has the tools of a group, by the group."""
+Texts = Mapping[str, Callable[[], str]]
+"""Returns text for whoever has the tools of a group, by the group. Blocking."""
 
 _BASE = """\
 You are {name}, an assistant that people talk to in a chat thread. Several people may speak in one thread; the line \
@@ -48,13 +48,15 @@ class Instructions:
 
         *identity* stands in place of IDENTITY.md unless it is blank.
         """
-        own = await self._offload(self._identity.read) or ""
-        more = {group: await text() for group, text in self._more.items()}
+        own, more = await self._offload(self._read)
         if self._last not in (None, (own, more)):
             log.info("prompt.changed: IDENTITY.md or an extension's text changed, and counts from now on")
         self._last = own, more
         given = (text for group, text in more.items() if group in groups)
         return system_prompt(self._name, identity.strip() or own, *given)
+
+    def _read(self) -> tuple[str, dict[str, str]]:
+        return self._identity.read() or "", {group: text() for group, text in self._more.items()}
 
     @property
     def problem(self) -> str:

@@ -29,20 +29,21 @@ BUSY = "I still have something to answer here. Say /stop first, then /forget."
 NOT_YOURS = "Others wrote here too, so only an admin can have it erased."
 
 
+class _OthersWroteHere(Exception):
+    pass
+
+
 async def obey(host: Host, forgotten: State[ForgottenFile], words: str, incoming: Incoming) -> str:
     """Run ``/forget [now]`` and return the reply. Raises `StoreUnavailable`."""
     thread = incoming.thread
     if not thread.root:
         return IN_ITS_THREAD
-    authors, numbers = await host.work(_count, host, thread)
-    if not host.is_admin(incoming.author.id) and authors - {incoming.author.id}:
-        return NOT_YOURS
-    if words.strip().lower() != SURE:
-        return ASK.format(counted=counted(**numbers))
-    for schedule in host.schedules.in_thread(thread):
-        await host.schedules.cancel(thread, schedule.id)
+    numbers: dict[str, int] = {}
 
     async def erase_all() -> None:
+        numbers.update(await _count_for(host, incoming))  # again: only now the last lines are in the log
+        for schedule in host.schedules.in_thread(thread):
+            await host.schedules.cancel(thread, schedule.id)
         # Listed first: a kill in between must not let a restore bring back what somebody wanted to be gone.
         receipt = {Whom(thread=str(thread)).name: Receipt(at=host.now(), took=numbers)}
         await note(forgotten, receipt)
@@ -51,11 +52,23 @@ async def obey(host: Host, forgotten: State[ForgottenFile], words: str, incoming
         await host.work(_erase, host, thread)
 
     try:
+        if words.strip().lower() != SURE:
+            return ASK.format(counted=counted(**await _count_for(host, incoming)))
         if not await host.erase(thread, PARTS, erase_all):
             return BUSY
+    except _OthersWroteHere:
+        return NOT_YOURS
     except OSError as error:
         raise StoreUnavailable(f"not erased: {error}") from error
     return DONE.format(counted=counted(**numbers))
+
+
+async def _count_for(host: Host, incoming: Incoming) -> dict[str, int]:
+    """Return what there is to erase. Raises `_OthersWroteHere` for a person who may not have it erased."""
+    authors, numbers = await host.work(_count, host, incoming.thread)
+    if not host.is_admin(incoming.author.id) and authors - {incoming.author.id}:
+        raise _OthersWroteHere
+    return numbers
 
 
 def _count(host: Host, thread: ThreadId) -> tuple[set[str], dict[str, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 from bot.host.extension import Extension, Host, Running
 
@@ -21,7 +20,7 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
     await host.offload(skills.scan)
     yield Running(
         {"skills": [LoadSkill(skills, host.work, host.note)]},  # even without skills: one may be added later
-        instructions={"skills": partial(host.offload, skills.instructions)},
+        instructions={"skills": skills.instructions},
         troubles=lambda: "; ".join(skills.problems),
     )
 
