@@ -86,7 +86,7 @@ async def test_under_load_each_message_is_answered_by_one_whole_version(tmp_path
             await anyio.sleep(0.02)
 
     async with o.FakeOpenAI(lambda _: o.chat_answer(o.Text("ok"))) as fake:
-        path.write_text(json.dumps(version(fake, 0)))
+        save(path, json.dumps(version(fake, 0)))
         async with serving(tmp_path / "data", version(fake, 0), chat=Slack(), file=path) as chat:
             with caplog.at_level(logging.INFO):
                 async with anyio.create_task_group() as swapping:
@@ -122,11 +122,11 @@ async def test_a_running_turn_ends_with_what_it_began_with(tmp_path, monkeypatch
 
     async with o.FakeOpenAI(reply) as fake:
         old, new = (version(fake, n, **rules(v)) for n, v in ((1, "ask"), (2, "deny")))
-        path.write_text(json.dumps(old))
+        save(path, json.dumps(old))
         async with serving(tmp_path / "data", old, chat=Slack(), file=path) as chat:
             first = await chat.send("write", thread=thread(0))
             await chat.until(lambda: any(post.choices for post in chat.posts))
-            path.write_text(json.dumps(new))
+            save(path, json.dumps(new))
             with anyio.fail_after(WITHIN_S):
                 while "everybody-2" not in (await chat.say("/model", thread=thread(3))).text:
                     await anyio.sleep(0.01)
@@ -146,13 +146,13 @@ async def test_access_and_budget_count_at_once_and_the_operators_hear_of_a_fault
     path = tmp_path / "settings.json"
     async with o.FakeOpenAI(lambda _: o.chat_answer(o.Text("ok"))) as fake:
         base = version(fake, 0, escalation={"channel": "slack:T1:OPS"})
-        path.write_text(json.dumps(base))
+        save(path, json.dumps(base))
         async with serving(tmp_path / "data", base, chat=Slack(), file=path) as chat:
             assert (await chat.say("hello", thread=thread(0))).text == "ok"
-            path.write_text(json.dumps({**base, "access": {"users": ["U2"]}}))
+            save(path, json.dumps({**base, "access": {"users": ["U2"]}}))
             await until_served(chat, ANN, "refused")
             await until_served(chat, Author("U2"), "answered")
-            path.write_text(json.dumps({**base, "access": {"user": ["*"]}}))
+            save(path, json.dumps({**base, "access": {"user": ["*"]}}))
             await chat.until(lambda: any(post.thread.channel == "OPS" for post in chat.posts))
             [told] = [post.text for post in chat.posts if post.thread.channel == "OPS"]
             assert 'access.user: unknown key; the nearest known one is "users"' in told
@@ -160,9 +160,15 @@ async def test_access_and_budget_count_at_once_and_the_operators_hear_of_a_fault
             status = (await chat.say("/status", thread=thread(0), author=Author("U2"))).text
             assert "settings.json has a fault" in status
             await until_served(chat, ANN, "refused")
-            path.write_text(json.dumps(base))
+            save(path, json.dumps(base))
             await until_served(chat, ANN, "answered")
             assert "fault" not in (await chat.say("/status", thread=thread(0))).text
+
+
+def save(path, text):
+    """Write the file at once: a half of it would lie still for as long as a look of these tests takes."""
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").replace(path)
 
 
 async def until_served(chat, author, outcome):
