@@ -283,3 +283,28 @@ async def test_a_thread_that_comes_back_while_its_old_actor_ends_is_served_by_a_
         end.set()
         await platform.settled("m2")
     assert platform.texts == ["two"]
+
+
+async def test_what_is_said_while_something_is_done_between_turns_is_not_lost_from_the_conversation(tmp_path):
+    platform, model = Platform(), Scripted(says("one"), says("two"), says("three"))
+    began, go, done = anyio.Event(), anyio.Event(), list[bool]()
+
+    async def work():
+        began.set()
+        await go.wait()
+
+    async def between_turns():
+        done.append(await bot.registry.between_turns(T1, work))
+
+    async with running(tmp_path, platform, model) as bot, anyio.create_task_group() as tasks:
+        await platform.exchange(bot, message(1))
+        for _ in range(2):
+            tasks.start_soon(between_turns)
+        await began.wait()
+        await bot.orchestrator.receive(message(2))
+        await anyio.wait_all_tasks_blocked()
+        go.set()
+        await platform.settled("m2")
+        await platform.exchange(bot, message(3))
+    assert done == [True, False], "the second finds that a turn has begun"
+    assert [said.role for said in model.requests[-1].messages] == ["user", "assistant"] * 2 + ["user"]

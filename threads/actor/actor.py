@@ -124,11 +124,17 @@ class Actor:
         turn.scope.cancel()
         return turn
 
-    async def between_turns(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do *work* on what is stored of the thread while no turn runs. Its conversation is read anew after it."""
+    async def between_turns(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do *work* on what is stored of the thread while no turn runs. Its conversation is read anew after it.
+
+        Returns False if a turn has begun, maybe while other work was done.
+        """
         async with self._conversing:
+            if self.current is not None:
+                return False
             await work()
-            self._conversation = Conversation(self._shared.store.context(self._thread))
+            self._conversation.unload()
+            return True
 
     def crashed(self, times: int) -> None:
         """Make the current message a dead letter if it has crashed the actor that many times."""

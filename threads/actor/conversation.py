@@ -61,6 +61,11 @@ class Conversation:
         self.loaded, self.anew = True, found.anew
         return found.damaged
 
+    def unload(self) -> None:
+        """Drop it from memory: the next turn, which may wait with it already, reads it anew."""
+        self.messages.replace([])
+        self.loaded, self.saved, self.anew, self.before = False, True, False, []
+
     async def save(self) -> None:
         """Make it durable. Raises `StoreUnavailable`."""
         await self._context.save(self.messages)

@@ -118,14 +118,12 @@ class Registry:
         if any(self.status(thread)):
             return False
         if actor := self.actors.get(thread):
-            await actor.between_turns(work)
-            return True
+            return await actor.between_turns(work)
         actor = self.actors[thread] = Actor(thread, self._shared)  # a message that comes now waits in it
         try:
-            await actor.between_turns(work)
+            return await actor.between_turns(work)
         finally:
             self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
-        return True
 
     async def log_written(self, thread: ThreadId) -> None:
         """Return once the thread's history has all outcomes. Raises TimeoutError if the disk refuses it."""
