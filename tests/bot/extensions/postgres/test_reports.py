@@ -137,6 +137,7 @@ async def test_a_search_finds_the_same_over_both(dsn, tmp_path, monkeypatch):
                 thread = ThreadId("web", "", "ann", f"r{n % 2}")
                 await core.orchestrator.receive(message(n, text, thread=thread))
                 await platform.settled(f"m{n}")
+                await core.registry.log_written(thread)  # the thread with the newest line comes first
 
     await in_both(talk, dsn, tmp_path)
     files, shared = FileReader(tmp_path / "data"), {"store": {"kind": "postgres", "dsn": "env:DSN"}}
