@@ -70,8 +70,6 @@ order: PEM keys, headers, URL parameters, named values, URL passwords, webhooks,
 providers, GitHub, AWS, Google, JWT and Discord."""
 
 
-SEARCHED = [(shape, [(each, each.islower()) for each in beginnings]) for shape, *beginnings in SHAPES]
-
 ANNOUNCES = re.compile(
     rf"(?i)(?:authorization|x-api-key|bearer|{_NAME})[\"']?\s{{0,8}}"
     r"(?:[:=]\s{0,8}[\"']?(?:(?:bearer|basic|bot|token)\s{1,8})?)?\Z"
@@ -82,9 +80,10 @@ ANNOUNCES = re.compile(
 def mask(text: str) -> str:
     """Return *text* with everything that looks like a secret replaced by `MARK`."""
     lower = _lower(text)
-    for shape, beginnings in SEARCHED:
-        if found := [each for each, in_lower in beginnings if each in (lower if in_lower else text)]:
-            places = [at for each in found for at in _places(lower if each.islower() else text, each)]
+    for shape, *beginnings in SHAPES:
+        found = [(each, said) for each in beginnings if each in (said := lower if each.islower() else text)]
+        if found:
+            places = [at for each, said in found for at in _places(said, each)]
             masked = _masked(text, re.compile(shape), sorted(places))
             if masked != text:
                 text, lower = masked, _lower(masked)

@@ -41,7 +41,7 @@ class ServersFile(JsonState):
     models: dict[str, Learned] = Field(default_factory=dict)
 
 
-NOTHING = Learned.model_construct()
+NOTHING = Learned.model_construct()  # without a validation: that would build the model at each start
 
 
 class LearnedServers:

@@ -15,6 +15,7 @@ from tests.patience import WITHIN_S
 from tests.serving import FAST, Chat, compatible, serving
 from tests.world import ANN, message
 from threads.model import Author, ThreadId
+from threads.store.disk import PosixDisk, replace_file
 
 THREADS, MESSAGES = 12, 120
 FAULTY = ("{", "", '{"model": "no/where"}', '{"model": "local/m9", "max_tokens": "many"}', "[]")
@@ -167,8 +168,7 @@ async def test_access_and_budget_count_at_once_and_the_operators_hear_of_a_fault
 
 def save(path, text):
     """Write the file at once: a half of it would lie still for as long as a look of these tests takes."""
-    path.with_suffix(".new").write_text(text)
-    path.with_suffix(".new").replace(path)
+    replace_file(PosixDisk(), path, text.encode())
 
 
 async def until_served(chat, author, outcome):

@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from bot.config.parts import SettingsPart
-from bot.config.settings import Section
+from bot.config.settings import Section, setting
 from bot.host.extension import Extension, Host, Running
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ class HookSettings(Section):
     command: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = Field(
         description="A program and its arguments. It reads a call as JSON and prints what it decides."
     )
-    timeout_s: Annotated[float, Field(gt=0, le=120)] = Field(
-        default=10.0, description="Seconds after which a call without a decision is denied."
+    timeout_s: Annotated[float, Field(gt=0, le=120)] = setting(
+        10.0, "Seconds after which a call without a decision is denied."
     )
 
 

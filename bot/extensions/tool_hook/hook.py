@@ -21,6 +21,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal
 
 import anyio
@@ -115,9 +116,10 @@ class Hook:
                     log.debug("tool.hook_unread: the command decides without reading the call")
                 printed = await _read(process.stdout)
                 return printed, await process.wait()
-            finally:
-                if process.returncode is None:  # with all that it started
+            except BaseException:
+                with suppress(ProcessLookupError):  # what it started may hold its output longer than it lives
                     os.killpg(process.pid, signal.SIGKILL)
+                raise
 
 
 async def _read(stream: ByteReceiveStream) -> bytes:

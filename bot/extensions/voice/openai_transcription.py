@@ -110,9 +110,9 @@ def _refused(error: BaseException) -> bool:
     causes = {type(why).__name__ for why in (error.__cause__, error.__cause__ and error.__cause__.__cause__)}
     match error:
         case ModelTimeout():
-            return "status" in error.fields or not UNCONNECTED.isdisjoint(causes)
+            return "status" in error.fields or bool(UNCONNECTED & causes)
         case ModelConnection():
-            return error.alone or not causes.isdisjoint({"ConnectError", "ClientConnectorError"})
+            return error.alone or bool(causes & {"ConnectError", "ClientConnectorError"})
         case ModelUnavailable():
             return "status" in error.fields
     return isinstance(error, ProviderError)

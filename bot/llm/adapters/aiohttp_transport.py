@@ -36,7 +36,9 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             headers=request.headers.multi_items(),
             data=await request.aread() or None,
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(sock_connect=limits["connect"], sock_read=limits["read"]),
+            timeout=aiohttp.ClientTimeout(
+                connect=limits["pool"], sock_connect=limits["connect"], sock_read=limits["read"]
+            ),
         )
         return httpx2.Response(response.status, headers=response.raw_headers, stream=_Body(response))
 

@@ -1,10 +1,10 @@
-"""A limit for every response body, below the SDKs, which have none of their own.
+"""A limit for every response body, below all who read one: neither the SDKs nor our decoder have one.
 
 | body                                        | what happens |
 | of an error or a redirect, over `MAX_PAGE`  | cut there: the status is enough |
 | compressed, against our request             | gzip and deflate are read; another of a 200 is `UnreadableAnswer` |
 | of a 200, over `MAX_BODY`                   | `OutputInvalid` |
-| an event of a stream, over `MAX_EVENT`      | `OutputInvalid`: the SDKs buffer a whole event |
+| an event of a stream, over `MAX_EVENT`      | `OutputInvalid`: a whole event is held in memory |
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The HTTP client of all providers: they share its connections and its TLS context.
 
 It uses the proxies and certificates of the environment, because a company network may need them, but never a proxy
-for loopback. It follows no redirects: the text of a chat goes to the configured host only. `body_limit` limits every
-body.
+for loopback. Where there is no proxy it connects by `aiohttp_transport`, which costs less. It follows no redirects:
+the text of a chat goes to the configured host only. `body_limit` limits every body.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def open_http(ca_file: Path | None) -> httpx2.AsyncClient:
 
     tls = tls_context(ca_file)
     return httpx2.AsyncClient(
-        transport=None if getproxies() else AiohttpTransport(tls, connections=2000, keepalive_s=120),
+        transport=None
+        if getproxies().keys() - {"no"}
+        else AiohttpTransport(tls, connections=2000, keepalive_s=120),
         verify=tls or True,
         limits=httpx2.Limits(max_connections=2000, max_keepalive_connections=200, keepalive_expiry=120),
         timeout=httpx2.Timeout(600, connect=5, read=300, write=30, pool=10),

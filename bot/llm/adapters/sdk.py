@@ -165,8 +165,8 @@ class SdkModel(SdkClient):
     ) -> AsyncIterator[AsyncIterable[JsonEvent]]:
         """Open the events as plain JSON."""
         body = in_forms(self._body_with_params(request), request.forms)
-        sent = make(content=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
-        response = await self.http().send(sent, stream=True)
+        said = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        response = await self.http().send(make(content=said.encode()), stream=True)
         async with aclosing(response):
             if not response.is_success:
                 raise failure_of(await _fault_of(response), self.now() if self.now else None)

@@ -215,9 +215,7 @@ class _UsageCounter:
         match error:
             case ModelTimeout():
                 causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
-                return "status" in error.fields or not UNCONNECTED.isdisjoint(
-                    type(why).__name__ for why in causes
-                )
+                return "status" in error.fields or bool(UNCONNECTED & {type(why).__name__ for why in causes})
             case ModelConnection():
                 return not self.answered
             case ProviderError():

@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.config.settings import Provider
-from bot.llm.detect_model import (
-    LOCAL_SERVERS,
-    LocalServer,
-    ModelChoice,
-    chat_model,
-    choose,
-    find_local,
-)
+from bot.llm.detect_model import LOCAL_SERVERS, LocalServer, ModelChoice, chat_model, choose, find_local
 from tests.fakes.http import FakeHttp, Reply
 from tests.patience import WITHIN_S
 

@@ -3,14 +3,7 @@
 import pytest
 
 from bot.config.settings import LlmRetry, RateLimitedRetry
-from tests.bot.llm.herd import (
-    MIXED,
-    OVERLOADED_20,
-    Provider,
-    gated,
-    refusals,
-    stampede,
-)
+from tests.bot.llm.herd import MIXED, OVERLOADED_20, Provider, gated, refusals, stampede
 from tests.sim.loop import virtual_time
 
 AT_ONCE = [0.0] * 1000

@@ -197,13 +197,7 @@ STEPS = st.lists(st.sampled_from([None, *OF_THE_KEY, ModelUnavailable]), max_siz
 WAITS = st.sampled_from([None, 1, 30, 500])
 
 
-@given(
-    st.lists(STEPS, min_size=2, max_size=4),
-    WAITS,
-    st.booleans(),
-    st.booleans(),
-    st.sampled_from([1, 3]),
-)
+@given(st.lists(STEPS, min_size=2, max_size=4), WAITS, st.booleans(), st.booleans(), st.sampled_from([1, 3]))
 def test_every_call_ends_and_no_key_is_asked_more_than_its_retries(
     scripts, wait, last, best_effort, threshold
 ):

@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 
 from bot.budget.budgets import IN_FLIGHT_S, TOKENS_PER_SECOND
 from bot.llm.adapters import stream
-from bot.llm.adapters.stream import (
-    AFTERWORD_S,
-    CLOSING_S,
-    Call,
-    HiddenContent,
-    StreamTimeouts,
-    max_tokens_in,
-)
+from bot.llm.adapters.stream import AFTERWORD_S, CLOSING_S, Call, HiddenContent, StreamTimeouts, max_tokens_in
 from bot.ports.errors import (
     ModelConnection,
     ModelTimeout,

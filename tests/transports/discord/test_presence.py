@@ -22,16 +22,7 @@ from tests.transports.discord.virtual import (
     VirtualRest,
     virtual_discord,
 )
-from threads.model import (
-    Resumed,
-    Taken,
-    TextDelta,
-    ThreadId,
-    ToolStarted,
-    TurnSettled,
-    TurnStarted,
-    Waiting,
-)
+from threads.model import Resumed, Taken, TextDelta, ThreadId, ToolStarted, TurnSettled, TurnStarted, Waiting
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
 from transports.discord.post.thread_opening import Destinations
 

@@ -7,17 +7,7 @@ import aiohttp
 import pytest
 
 import transports.slack.checks as module
-from tests.fakes.slack import (
-    APP_TOKEN,
-    BOT_TOKEN,
-    SCOPES,
-    Cut,
-    FakeSlack,
-    Garbage,
-    Html,
-    RateLimited,
-    Stall,
-)
+from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, SCOPES, Cut, FakeSlack, Garbage, Html, RateLimited, Stall
 from transports.slack.checks import check_slack
 from transports.slack.client import Options
 

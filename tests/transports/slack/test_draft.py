@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from tests.fakes.slack import ApiError, Cut, Message, RateLimited
 from tests.transports.settling import beside
 from tests.transports.slack.virtual import BACKEND, VirtualWeb, count_calls, virtual_slack
-from threads.model import (
-    StagesChanged,
-    StageShown,
-    TextDelta,
-    TextReset,
-    ThreadId,
-    ToolFinished,
-    ToolStarted,
-)
+from threads.model import StagesChanged, StageShown, TextDelta, TextReset, ThreadId, ToolFinished, ToolStarted
 from transports.slack.live.draft import LiveDraft, LiveDrafts
 from transports.slack.live.draft_content import UnsentContent, cut
 from transports.slack.live.native_stream import ROTATE_BYTES

@@ -195,11 +195,7 @@ async def test_choices_and_feedback_are_below_the_last_part_only(chat, slack):
     await chat.post(long(2), choices=(Choice("Try again", "/retry 1"),))
     first, last = [[block["type"] for block in m.blocks] for m in slack.posts()]
     assert first == ["markdown"]
-    assert last == [
-        "markdown",
-        choice_block((Choice("Try again", "/retry 1"),))["type"],
-        "context_actions",
-    ]
+    assert last == ["markdown", choice_block((Choice("Try again", "/retry 1"),))["type"], "context_actions"]
 
 
 async def test_only_replies_are_judged(chat, slack):
@@ -846,16 +842,7 @@ def test_plain_words_leave_nothing_out_and_fit_an_edit(text, times):
             st.lists(inner, max_size=3)
             | st.dictionaries(
                 st.sampled_from(
-                    [
-                        "metadata",
-                        "event_type",
-                        "event_payload",
-                        "key",
-                        "part",
-                        "parts",
-                        "ts",
-                        "files",
-                    ]
+                    ["metadata", "event_type", "event_payload", "key", "part", "parts", "ts", "files"]
                 ),
                 inner | st.just("threadfast"),
                 max_size=5,

@@ -9,13 +9,7 @@ from tests.transports.settling import until_settled
 from tests.transports.slack.bot import bot_in
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted, Streams, says
-from threads.model import (
-    Choice,
-    Outgoing,
-    ThreadId,
-    TurnSettled,
-    message_key,
-)
+from threads.model import Choice, Outgoing, ThreadId, TurnSettled, message_key
 from transports.shared.live import background_calls
 from transports.slack import client
 

@@ -7,6 +7,7 @@ import os
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -15,14 +16,14 @@ from click.testing import CliRunner
 from bot.cli import main
 from bot.extensions.backup.restore import restore
 from bot.extensions.backup.snapshot import back_up
-from bot.extensions.retention import sweep
+from bot.extensions.retention import sweep, thread_command
 from bot.extensions.retention.due import steps
 from bot.extensions.retention.settings import Retention
 from bot.reports.files import FileReader
 from bot.reports.usage import report
 from tests.patience import WITHIN_S
 from tests.serving import serving
-from tests.world import T1, T2
+from tests.world import T1, T2, message
 from threads.log import LogEntry, entry_adapter
 from threads.model import Author, ThreadId
 from threads.store.checksummed_lines import encode
@@ -282,6 +283,23 @@ async def test_a_thread_is_forgotten_from_within_after_a_question(tmp_path):
         assert told(data) == []
         assert recent_threads(data, T1.transport, 60, 10) == [T1]  # what is missed there is caught up
         assert "hi" in (await chat.say("say hi")).text
+
+
+async def test_what_another_person_said_counts_also_if_it_comes_into_the_log_at_the_last_moment(monkeypatch):
+    wrote, erased = {"U1"}, []
+    monkeypatch.setattr(thread_command, "_count", lambda *_: ({*wrote}, {"messages": 1, "files": 0}))
+
+    async def work(function, *given):
+        return function(*given)
+
+    async def erase(_thread, _parts, erase_all):
+        wrote.add("U2")
+        erased.append(await erase_all())
+        return True
+
+    host = SimpleNamespace(work=work, erase=erase, is_admin=lambda _: False)
+    assert await thread_command.obey(host, None, "now", message(1)) == thread_command.NOT_YOURS
+    assert erased == []
 
 
 async def test_a_scope_of_a_person_is_refused_because_threads_are_of_all_who_write_there(tmp_path):

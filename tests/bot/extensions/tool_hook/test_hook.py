@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from bot.extensions.tool_hook.extension import HookSettings
@@ -73,6 +74,17 @@ FAULTS = {
 async def test_where_it_fails_nothing_runs(tmp_path, code):
     with pytest.raises(ToolDenied, match="hook that decides on tool calls failed"):
         await decided(tmp_path, code, timeout_s=0.7)
+
+
+async def test_what_it_leaves_behind_ends_with_the_wait_for_its_decision(tmp_path):
+    left = tmp_path / "left"
+    code = f"import subprocess; open({str(left)!r}, 'w').write(str(subprocess.Popen(['sleep', '1000']).pid))"
+    with pytest.raises(ToolDenied):
+        await decided(tmp_path, code, timeout_s=0.7)
+    command = Path(f"/proc/{left.read_text()}/cmdline")
+    with anyio.fail_after(WITHIN_S):
+        while command.exists() and command.read_bytes():
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_a_command_that_is_not_there_denies_all_calls(tmp_path):
