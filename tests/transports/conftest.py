@@ -1,6 +1,7 @@
 import pytest
 
 from bot.config.built_in_extensions import BUILT_IN
+from tests.patience import WITHIN_S
 from tests.transports.bot import PROXIES
 from tests.transports.matrix.synapse import IN_MATRIX, Synapse
 
@@ -54,3 +55,11 @@ def guilds_come_at_once(monkeypatch):
     """The library waits 2 s after the last guild for another one; the fake tells them all at once."""
     if BUILT_IN["discord"].is_here:
         monkeypatch.setattr(f"{BUILT_IN['discord'].package}.api.gateway_link.GUILDS_S", 0.1)
+
+
+@pytest.fixture(autouse=True)
+def names_have_time(monkeypatch):
+    """A machine under load is not a Slack that does not answer: messages would go on without names for a minute."""
+    if BUILT_IN["slack"].is_here:
+        for module in ("client", "events.catch_up", "events.intake", "events.lookups"):
+            monkeypatch.setattr(f"{BUILT_IN['slack'].package}.{module}.NAMED_WITHIN_S", WITHIN_S)
