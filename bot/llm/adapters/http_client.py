@@ -17,6 +17,7 @@ import anyio
 if TYPE_CHECKING:
     import httpx2
 
+    from bot.llm.adapters.aiohttp_transport import AiohttpTransport
 
 CLOSE_WITHIN_S = 5.0
 LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
@@ -28,12 +29,29 @@ class SharedHttp:
     def __init__(self, ca_file: Path | None = None) -> None:
         self._lock, self._ca_file = threading.Lock(), ca_file
         self._client: httpx2.AsyncClient | None = None
+        self._direct: AiohttpTransport | None = None
 
     def __call__(self) -> httpx2.AsyncClient:
         with self._lock:
             if self._client is None:
-                self._client = open_http(self._ca_file)
+                self._client, self._direct = open_http(self._ca_file)
             return self._client
+
+    async def send(self, request: httpx2.Request) -> httpx2.Response:
+        """Return the response to a request; its body is still to be read, and it is to be closed.
+
+        Where there is no proxy the client is left out: what it does for each request, such as cookies and redirects,
+        is of no use here.
+        """
+        client = self()
+        if self._direct is None:
+            return await client.send(request, stream=True)
+
+        from bot.llm.adapters.body_limit import bound  # noqa: PLC0415
+
+        response = await self._direct.handle_async_request(request)
+        await bound(response)
+        return response
 
     async def aclose(self) -> None:
         """Close all connections; a later call makes a new client."""
@@ -43,10 +61,11 @@ class SharedHttp:
                 await client.aclose()
 
 
-def open_http(ca_file: Path | None) -> httpx2.AsyncClient:
-    """Return a client for 2,000 streams. Idle connections live 120 s, so that most turns need no TLS handshake.
+def open_http(ca_file: Path | None) -> tuple[httpx2.AsyncClient, AiohttpTransport | None]:
+    """Return a client for 2,000 streams, and its transport where there is no proxy.
 
-    Raises `ConfigInvalid` for a *ca_file* that cannot be read.
+    Idle connections live 120 s, so that most turns need no TLS handshake. Raises `ConfigInvalid` for a *ca_file* that
+    cannot be read.
     """
     import httpx2  # noqa: PLC0415
 
@@ -55,10 +74,10 @@ def open_http(ca_file: Path | None) -> httpx2.AsyncClient:
     from bot.llm.adapters.body_limit import bound  # noqa: PLC0415
 
     tls = tls_context(ca_file)
-    return httpx2.AsyncClient(
-        transport=None
-        if getproxies().keys() - {"no"}
-        else AiohttpTransport(tls, connections=2000, keepalive_s=120),
+    has_proxy = bool(getproxies().keys() - {"no"})
+    direct = None if has_proxy else AiohttpTransport(tls, connections=2000, keepalive_s=120)
+    client = httpx2.AsyncClient(
+        transport=direct,
         verify=tls or True,
         limits=httpx2.Limits(max_connections=2000, max_keepalive_connections=200, keepalive_expiry=120),
         timeout=httpx2.Timeout(600, connect=5, read=300, write=30, pool=10),
@@ -67,3 +86,4 @@ def open_http(ca_file: Path | None) -> httpx2.AsyncClient:
         event_hooks={"response": [bound]},
         mounts=dict.fromkeys(LOOPBACK),
     )
+    return client, direct

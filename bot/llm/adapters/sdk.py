@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +18,7 @@ from pydantic import JsonValue
 
 from bot.config.params import merge
 from bot.config.settings import StreamTimeouts
+from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.adapters.sse import EventDecoder, JsonEvent
 from bot.llm.adapters.stream import Call, Reader, typed_errors
 from bot.llm.adapters.wire_form import in_forms
@@ -62,7 +63,7 @@ class SdkClient(ABC):
     model: str
     api_key: Callable[[], str | None]
     base_url: str | None
-    http: Callable[[], httpx2.AsyncClient]
+    http: SharedHttp
     timeouts: StreamTimeouts
     now: Callable[[], datetime] | None = None
     vision: bool = True
@@ -162,11 +163,11 @@ class SdkModel(SdkClient):
     @asynccontextmanager
     async def _open_events(
         self, make: Callable[..., httpx2.Request], request: Request
-    ) -> AsyncIterator[AsyncIterable[JsonEvent]]:
+    ) -> AsyncIterator[AsyncIterable[Iterable[JsonEvent]]]:
         """Open the events as plain JSON."""
         body = in_forms(self._body_with_params(request), request.forms)
         said = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        response = await self.http().send(make(content=said.encode()), stream=True)
+        response = await self.http.send(make(content=said.encode()))
         async with aclosing(response):
             if not response.is_success:
                 raise failure_of(await _fault_of(response), self.now() if self.now else None)
@@ -188,10 +189,8 @@ async def _fault_of(response: httpx2.Response) -> Fault:
     return Fault(f"{said} - {body}" if body else said, body, response.status_code, dict(response.headers))
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[JsonEvent]:
+async def _events(response: httpx2.Response) -> AsyncIterator[Iterable[JsonEvent]]:
     decoder = EventDecoder({name.lower(): value for name, value in response.headers.items()})
     async for piece in response.aiter_raw():
-        for event in decoder.feed(piece):
-            yield event
-    for event in decoder.finish():
-        yield event
+        yield decoder.feed(piece)
+    yield decoder.finish()

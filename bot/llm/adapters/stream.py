@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -140,8 +140,8 @@ class Reader(ABC):
         """Return the complete answer; raises `ProviderError` if the last event is missing."""
 
 
-Open = Callable[[], AbstractAsyncContextManager[AsyncIterable["JsonEvent"]]]
-"""Sends the request and opens its events."""
+Open = Callable[[], AbstractAsyncContextManager[AsyncIterable[Iterable["JsonEvent"]]]]
+"""Sends the request and opens its events: for each piece that comes over the network those that end in it."""
 
 
 @dataclass(slots=True)
@@ -288,31 +288,34 @@ class Call:
         end = anyio.current_time() + self.timeouts.total
         with typed_errors(self.provider, self.model, self.now):
             count.send()
-            async with self.open() as events:
+            async with self.open() as pieces:
                 count.answered = True
-                async for event in self._to_the_end(events):
-                    wrote_text, was_told = self.reader.writing, self.reader.told_end
-                    content = self.reader.feed(event)
-                    count.take(content, self.reader.usage, plain=wrote_text and isinstance(content, str))
-                    if content is None and not self.reader.told_end:
+                async for events in self._to_the_end(pieces):
+                    was_told = self.reader.told_end
+                    said = self._contents(events, count)
+                    if not said and not self.reader.told_end:
                         continue
-                    latest = scope.deadline if was_told and content is None else math.inf
-                    if content and not isinstance(content, HiddenContent):
+                    latest = scope.deadline if was_told and not said else math.inf
+                    for content in said:
                         scope.deadline, shown_at = math.inf, count.since
-                        match content:
-                            case str(text):
-                                yield TextDelta(text)
-                            case ThinkingDelta():
-                                yield content
-                            case Restart(text):
-                                yield TextReset()
-                                if text:
-                                    yield TextDelta(text)
+                        for delta in _deltas_of(content):
+                            yield delta
                         count.since = anyio.current_time()
                         listened = count.since - shown_at
                         end += listened if listened > LISTENING else 0
-                    now = count.since if content else anyio.current_time()
-                    scope.deadline = min(end, latest, now + self._patience())
+                    scope.deadline = min(end, latest, anyio.current_time() + self._patience())
+
+    def _contents(self, events: Iterable[JsonEvent], count: _UsageCounter) -> list[Content]:
+        """Return what the events of a piece say, adjacent texts as one."""
+        said: list[Content] = []
+        for event in events:
+            wrote_text, content = self.reader.writing, self.reader.feed(event)
+            count.take(content, self.reader.usage, plain=wrote_text and isinstance(content, str))
+            if isinstance(content, str) and said and isinstance(said[-1], str):
+                said[-1] += content
+            elif content is not None:
+                said.append(content)
+        return said
 
     def _patience(self) -> float:
         """Return the longest silence from now, in seconds."""
@@ -320,11 +323,33 @@ class Call:
             return CLOSING_S if self.reader.usage.output else AFTERWORD_S
         return self.timeouts.idle if self.reader.writing else self.timeouts.first_content
 
-    async def _to_the_end(self, events: AsyncIterable[JsonEvent]) -> AsyncIterator[JsonEvent]:
-        """Yield the events. After the end was told, a failure is no failure of the answer."""
+    async def _to_the_end(
+        self, pieces: AsyncIterable[Iterable[JsonEvent]]
+    ) -> AsyncIterator[Iterable[JsonEvent]]:
+        with self._once_told_whole():
+            async for piece in pieces:
+                yield self._of_piece(piece)
+
+    def _of_piece(self, piece: Iterable[JsonEvent]) -> Iterator[JsonEvent]:
+        with self._once_told_whole():
+            yield from piece
+
+    @contextmanager
+    def _once_told_whole(self) -> Iterator[None]:
+        """After the end was told, a failure is no failure of the answer."""
         try:
-            async for event in events:
-                yield event
+            yield
         except Exception:
             if not self.reader.told_end:
                 raise
+
+
+def _deltas_of(content: Content) -> Iterator[TextDelta | ThinkingDelta | TextReset]:
+    match content:
+        case ThinkingDelta():
+            yield content
+        case str(text) | Restart(text):
+            if isinstance(content, Restart):
+                yield TextReset()
+            if text:
+                yield TextDelta(text)

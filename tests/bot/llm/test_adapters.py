@@ -45,7 +45,7 @@ USAGE = Usage(input=10, output=7, cache_read=5, cache_write=3)
 @each_api
 async def test_text_arrives_in_order_and_the_answer_is_whole(complete, listener, api):
     done, _ = await complete(api)
-    assert listener.heard == ["Hell", "o, w", "orld"]
+    assert "".join(listener.heard) == "Hello, world"
     assert done.message == Message("assistant", (words.Text("Hello, world"),), model="p/m")
     assert (done.stop, done.usage) == ("end", USAGE)
 

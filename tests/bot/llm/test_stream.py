@@ -81,7 +81,7 @@ class Script:
     async def __aiter__(self):
         for event in self.said:
             await anyio.sleep(event.after)
-            yield event
+            yield [event]
         if self.fails:
             await anyio.sleep(self.fails[0])
             raise self.fails[1]
@@ -251,6 +251,20 @@ async def test_thinking_and_text_reach_the_listener_in_order_and_what_is_unseen_
         Script([thought(words="so"), text(), arguments(), ping(), text(words=""), text(words="y")])
     ).answer(listener)
     assert listener.events == [ThinkingDelta("so"), TextDelta("x"), TextDelta("y")]
+
+
+class AtOnce(Script):
+    """All events come in one piece."""
+
+    async def __aiter__(self):
+        yield self.said
+
+
+async def test_texts_that_come_at_once_are_told_at_once():
+    listener = Listener()
+    said = [text(words="a"), ping(), text(words="b"), thought(words="so"), text(words="c")]
+    await call(AtOnce(said)).answer(listener)
+    assert listener.events == [TextDelta("ab"), ThinkingDelta("so"), TextDelta("c")]
 
 
 async def test_the_meter_hears_of_every_change_and_of_nothing_else():
