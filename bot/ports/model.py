@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from operator import add, sub
+from operator import add, attrgetter, sub
 from typing import Literal, NamedTuple, Protocol
 
 from pydantic import JsonValue
@@ -49,10 +49,14 @@ class Usage:
         return self.input + self.cache_read + self.cache_write
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*map(add, astuple(self), astuple(other)))
+        return Usage(*map(add, _counts(self), _counts(other)))
 
     def __sub__(self, other: Usage) -> Usage:
-        return Usage(*map(sub, astuple(self), astuple(other)))
+        return Usage(*map(sub, _counts(self), _counts(other)))
+
+
+_counts = attrgetter(*(one.name for one in fields(Usage)))
+"""Each usage is added up several times a call, and `dataclasses.astuple` copies deeply."""
 
 
 def ignore_usage(usage: Usage) -> None:

@@ -30,10 +30,12 @@ class MemoryFiles:
         self._files = LRUCache[Path, CachedFile](MOST_CACHED)
 
     async def read(self, paths: Sequence[Path]) -> list[str | None]:
-        files = [
-            self._files.setdefault(path, CachedFile(self._disk, self._data / path, LARGEST)) for path in paths
-        ]
+        files = [self._files.get(path) or self._new(path) for path in paths]
         return await self._offload(lambda: [file.read() for file in files])
+
+    def _new(self, path: Path) -> CachedFile:
+        self._files[path] = file = CachedFile(self._disk, self._data / path, LARGEST)
+        return file
 
     async def change(self, path: Path, function: Callable[[str], tuple[str | None, T]]) -> T:
         async with self._writing:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import anyio
 from anyio.to_thread import run_sync
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from bot.config.params import merge
 from bot.config.settings import StreamTimeouts
@@ -166,8 +167,8 @@ class SdkModel(SdkClient):
     ) -> AsyncIterator[AsyncIterable[Iterable[JsonEvent]]]:
         """Open the events as plain JSON."""
         body = in_forms(self._body_with_params(request), request.forms)
-        said = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        response = await self.http.send(make(content=said.encode()))
+        said = to_json(body, inf_nan_mode="null")  # JSON has no other word for what a model may have written
+        response = await self.http.send(make(content=said))
         async with aclosing(response):
             if not response.is_success:
                 raise failure_of(await _fault_of(response), self.now() if self.now else None)

@@ -88,18 +88,17 @@ class ModelStream:
         yield self
 
     async def __aiter__(self):
-        yield self.prompt if self.told_first else Usage()
+        yield [self.prompt if self.told_first else Usage()]
         due = self.began
         for part in self.written:
             due += part.seconds
             await anyio.sleep_until(due)
             pieces = [part.tokens // 2, part.tokens - part.tokens // 2]
-            for tokens in pieces:
-                yield self.words * tokens if part.text else HiddenContent(0)
+            yield [self.words * tokens if part.text else HiddenContent(0) for tokens in pieces]
         if self.breaks_off:
             raise ModelConnection("reset")
         self.ended = self.told_end = True
-        yield replace(self.prompt, output=self.reasoned + sum(part.tokens for part in self.written))
+        yield [replace(self.prompt, output=self.reasoned + sum(part.tokens for part in self.written))]
 
     def feed(self, event):
         if isinstance(event, Usage):

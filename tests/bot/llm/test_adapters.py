@@ -121,6 +121,11 @@ async def test_calls_of_an_answer_that_ran_out_of_tokens_are_dropped_and_its_tex
     assert (done.stop, done.message.blocks) == ("length", (words.Text("So"),))
 
 
+async def test_what_json_has_no_number_for_goes_out_as_null(complete):
+    _, seen = await complete(OpenAIChatModel, ask(temperature=float("nan")))
+    assert seen.json["temperature"] is None
+
+
 @each_api
 async def test_a_byte_order_mark_costs_no_event(complete, api):
     first, *rest = HELLO[api].steps
