@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import ssl
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
@@ -55,17 +56,14 @@ class SearchClient:
                 await exchange(egress, self._tls, page, *_wire(query), source.patience_s)
         except TimeoutError:
             raise ToolTimeout(f"{source.name} did not answer in time.", suggestion=NO_SEARCH) from None
-        except (*LOST, ssl.SSLError, h11.ProtocolError, zlib.error):
+        except (*LOST, ssl.SSLError, h11.ProtocolError, zlib.error, UnicodeError):
             raise malformed(source) from None  # its text can have a header, and so the key
         if not 200 <= page.status < 300:
             raise _failure(source, page)
-        try:
-            answer = json.loads(page.data)
-        except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):
-            raise malformed(source)
-        return answer
+        with suppress(ValueError, RecursionError):
+            if isinstance(answer := json.loads(page.data), dict):
+                return answer
+        raise malformed(source)
 
 
 def _wire(query: Query) -> tuple[dict[str, str], bytes]:

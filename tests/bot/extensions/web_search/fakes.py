@@ -46,7 +46,7 @@ def calls(*queries, then="Ponies live there."):
 
 
 @asynccontextmanager
-async def searching(data, service, model, *, tools=None, **more):
+async def searching(data, service, model, *, tools=None, key=SECRET, **more):
     """Serve a bot that searches by this service; gives the platform and the fake model."""
     async with service, a.FakeAnthropic(model) as fake:
         given = {
@@ -62,7 +62,7 @@ async def searching(data, service, model, *, tools=None, **more):
             "tools": {"enabled": ["files", "web_fetch"], "web_search": given, **(tools or {})},
             **more,
         }
-        async with serving(data, settings, environ={**KEYS, "BRAVE_API_KEY": SECRET}) as chat:
+        async with serving(data, settings, environ={**KEYS, "BRAVE_API_KEY": key}) as chat:
             yield chat, fake
 
 

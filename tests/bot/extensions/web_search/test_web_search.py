@@ -54,7 +54,7 @@ async def test_results_are_outside_text_with_links_and_why_usage_and_audit_tell_
     assert charges(tmp_path) == [("reserve", 5_000, None), ("commit", 5_000, "ok")]
     story = told(tmp_path, "why", "m1")
     assert "web_search/brave: 0 tokens in, 0 out, $0.0050" in story
-    assert "tool        web_search" in story.replace("tool          ", "tool        ")
+    assert 'web_search {"query":"ponies heath"}' in story
     assert "web_search/brave" in told(tmp_path, "usage", "--by", "model")
     stored = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert not [one for one in stored if SECRET.encode() in one]
@@ -107,7 +107,10 @@ async def test_a_failure_is_told_without_the_key_and_costs_what_it_may_have_cost
     assert words in result
     assert SECRET not in result
     assert charged == [("reserve", 5_000, None), ("commit", cost, code)]
-    assert SECRET not in told(tmp_path, "audit") + told(tmp_path, "why", "m1")
+    audited = told(tmp_path, "audit", "--kind", "tool")
+    assert code in audited
+    assert code in told(tmp_path, "why", "m1")
+    assert SECRET not in audited + told(tmp_path, "why", "m1")
 
 
 async def test_a_service_that_does_not_answer_ends_with_the_time_of_the_tool(tmp_path):
@@ -129,6 +132,14 @@ async def test_the_price_of_the_settings_counts_in_place_of_the_known_one(tmp_pa
     assert charged == [("reserve", 3_000, None), ("commit", 3_000, "ok")]
 
 
+async def test_where_answers_show_what_they_cost_a_search_does_too(tmp_path):
+    service = FakeService([brave(FOUND)])
+    footer = {"footer": True}
+    async with searching(tmp_path, service, calls("ponies"), budget=footer) as (chat, _):
+        post = await chat.say("where are the ponies?")
+    assert post.text.startswith("(Brave Search: $0.0050)\n\nPonies live there.")
+
+
 async def test_only_the_address_of_the_settings_may_be_private(tmp_path):
     _, inside = FakeService([]), calls("ponies", then="It cannot be reached.")
     async with searching(tmp_path, FakeService([brave(FOUND)]), inside) as (chat, fake):
@@ -147,13 +158,29 @@ def iter_of(*blocks):
     return lambda _: a.answer(next(script))
 
 
-async def test_by_default_there_is_no_search_and_no_part_of_it_is_loaded(tmp_path):
+async def test_by_default_the_model_has_no_search(tmp_path):
     async with a.FakeAnthropic(lambda _: a.answer(a.Text("ok"))) as fake:
         settings = {"model": "anthropic/claude-x", "providers": anthropic(fake.base_url)}
         more = {"budget": {"mode": "soft"}, "tools": {"enabled": ["web_fetch"]}}
         async with serving(tmp_path, settings | more) as chat:
             await chat.say("hi")
     assert "web_search" not in json.dumps(fake.requests[0].json["tools"])
+
+
+async def test_a_key_that_no_header_can_hold_is_told_nowhere(tmp_path):
+    service = FakeService([])
+    async with searching(tmp_path, service, calls("ponies"), key="\u00e9-7f3a9c21d4e8b6f0") as (chat, fake):
+        await chat.say("where are the ponies?")
+    assert "gave no valid answer" in result_of(fake)
+    assert service.requests == []
+
+
+def test_a_search_that_is_offered_nowhere_is_odd(tmp_path):
+    file = tmp_path / "settings.json"
+    search = {"service": "searxng", "url": "http://127.0.0.1:8888"}
+    file.write_text(json.dumps({"tools": {"enabled": ["files"], "web_search": search}}))
+    told = CliRunner().invoke(main, ["check", "--settings", str(file)]).output
+    assert "tools.web_search: is offered where web_fetch is in tools.enabled" in " ".join(told.split())
 
 
 @pytest.mark.parametrize(
