@@ -81,25 +81,14 @@ async def searx(folder: Path, engine: str):
         "PYTHONPATH": str(LIBRARY),
         "SEARX_SETTINGS_PATH": str(folder / "settings.yml"),
     }
-    command = [str(PYTHON), "-m", "searx.webapp"]
-    with (folder / "out").open("wb") as out:
-        async with await anyio.open_process(
-            command, env=env, cwd=folder, stdout=out, stderr=subprocess.STDOUT
-        ) as process:
-            try:
-                await _served(port, folder / "out")
-                yield f"http://127.0.0.1:{port}"
-            finally:
-                process.kill()
-
-
-async def _served(port: int, out: Path) -> None:
-    """Return when it takes connections. Raises AssertionError with its last words if it does not in time."""
-    with anyio.move_on_after(WITHIN_S):
-        while True:
-            try:
-                async with await anyio.connect_tcp("127.0.0.1", port):
-                    return
-            except OSError:
-                await anyio.sleep(0.05)  # another process comes up: there is no event of it
-    raise AssertionError(out.read_text()[-2000:])
+    command, said = [str(PYTHON), "-m", "searx.webapp"], b""
+    async with await anyio.open_process(command, env=env, cwd=folder, stderr=subprocess.STDOUT) as process:
+        try:
+            with anyio.fail_after(WITHIN_S):
+                while b"Running on" not in said:
+                    said += await process.stdout.receive()
+            yield f"http://127.0.0.1:{port}"
+        except anyio.EndOfStream:
+            raise AssertionError(said.decode()[-2000:]) from None
+        finally:
+            process.kill()

@@ -3,6 +3,7 @@
 import json
 
 import anyio
+import anyio.lowlevel
 import pytest
 from click.testing import CliRunner
 
@@ -23,6 +24,7 @@ from tests.fakes import anthropic as a
 from tests.fakes.http import Cut, Reply, Stall
 from tests.patience import WITHIN_S
 from tests.serving import anthropic, serving
+from threads.model import ToolStarted
 
 FOUND = {"title": "Ponies on the heath", "url": PONIES, "description": "Forty ponies live there. " * 4}
 ASKING = {"enabled": ["files", "web_fetch"], "policy": {"web_search": "ask"}}
@@ -118,6 +120,20 @@ async def test_a_service_that_does_not_answer_ends_with_the_time_of_the_tool(tmp
     result, charged = await answered_to(tmp_path, Reply(silent=(Stall(),)), tools=late)
     assert "did not answer in time" in result
     assert charged[1:] == [("commit", 5_000, "tool_timeout")]
+
+
+async def test_a_search_that_a_person_stops_is_paid_for_as_it_may_have_been_made(tmp_path):
+    service = FakeService([Reply(silent=(Stall(),))])
+    async with searching(tmp_path, service, calls("ponies")) as (chat, _):
+        await chat.send("find them")
+        with anyio.fail_after(WITHIN_S):
+            await chat.until(lambda: any(isinstance(event, ToolStarted) for _, event in chat.events))
+            while not service.requests:
+                await anyio.lowlevel.checkpoint()
+            await chat.say("/stop")
+            await chat.settled("m1")
+    assert chat.outcomes["m1"] == "stopped"
+    assert charges(tmp_path) == [("reserve", 5_000, None), ("commit", 5_000, "turn_stopped")]
 
 
 async def test_a_search_that_the_budget_has_no_room_for_is_not_made(tmp_path):
