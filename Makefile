@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE =
 # Two more than there are cores, six at most: half of a test's time is waiting for a process or a deadline.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
 
-.PHONY: help chat web terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path size docs lock clean systemd week real-servers synapse
+.PHONY: help chat web terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path size docs lock clean systemd week real-servers synapse searx
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target about; do \
@@ -85,6 +85,12 @@ SYNAPSE ?= .venv-synapse
 synapse:  ## a real Matrix homeserver for the tests of Matrix, which are skipped without (200 MB, 1 minute)
 	test -x $(SYNAPSE)/bin/python || $(PYTHON) -m venv $(SYNAPSE)
 	$(SYNAPSE)/bin/python -m pip install -q --require-hashes --no-deps -r tests/transports/matrix/synapse.lock
+
+SEARX ?= .searx
+searx:  ## a real search server for the tests of web search, which are skipped without (Debian, 60 MB, seconds)
+	mkdir -p $(SEARX)
+	cd $(SEARX) && apt-get download -qq $$(apt-get install -s --no-install-recommends searx | awk '/^Inst/ {print $$2}')
+	for package in $(SEARX)/*.deb; do dpkg -x $$package $(SEARX) && rm $$package || exit; done
 
 soak: $(VENV)/.installed-dev  ## 30 minutes of 500 threads with faults on every side
 	$(BIN)/python -m tests.soak --minutes 30 --threads 500

@@ -70,4 +70,5 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "tool_hook": BuiltIn("bot.extensions.tool_hook.extension", keys=("tools.hook",)),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
     "voice": BuiltIn("bot.extensions.voice.extension", keys=("transcription",)),
+    "web_search": BuiltIn("bot.extensions.web_search.extension", keys=("tools.web_search",)),
 }

@@ -28,6 +28,7 @@ VERBS = {
     "fetch_file": "getting",
     "shell": "running",
     "web_fetch": "reading",
+    "web_search": "searching for",
     "browser": "browsing",
     "load_skill": "looking up",
     "recall": "remembering",

@@ -19,7 +19,7 @@ Fault = tuple[Place, str]
 TOOLS: Mapping[ToolName, tuple[str, ...]] = {
     "files": ("attach", "edit_file", "list_files", "read_file", "search_files", "write_file"),
     "shell": ("shell",),
-    "web_fetch": ("web_fetch",),
+    "web_fetch": ("web_fetch", "web_search"),
     "browser": ("browser",),
     "memory": ("recall", "remember"),
     "skills": ("load_skill",),

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ssl
 import zlib
+from collections.abc import Mapping
 
 import anyio
 import anyio.lowlevel
@@ -48,7 +49,7 @@ LATE = "The server took too long: this is only the beginning."
 LARGE = f"The page is larger than {MAX_BYTES // 1_000_000} MB: this is only the beginning."
 
 _ACCEPT = (
-    b"text/markdown, text/html;q=0.9, application/json;q=0.9, text/*;q=0.8, application/pdf;q=0.8, */*;q=0.5"
+    "text/markdown, text/html;q=0.9, application/json;q=0.9, text/*;q=0.8, application/pdf;q=0.8, */*;q=0.5"
 )
 
 
@@ -62,7 +63,7 @@ async def get(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadlin
         page = Response(url)
         try:
             with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
-                await _exchange(egress, tls, agent, page)
+                await exchange(egress, tls, page, {"User-Agent": agent, "Accept": _ACCEPT}, b"", READ_S)
         except TimeoutError:
             error = ToolTimeout(f"{url.host} did not answer in time.", suggestion=ELSEWHERE)
             _keep_beginning(page, LATE, error)
@@ -96,15 +97,16 @@ def _keep_beginning(page: Response, missing: str, error: ToolError) -> None:
     page.missing = ItemError(str(page.url), kind, missing)
 
 
-async def _exchange(egress: Egress, tls: ssl.SSLContext, agent: str, page: Response) -> None:
-    url = page.url
-    headers = [
-        (b"Host", url.authority.encode()),
-        (b"User-Agent", agent.encode()),
-        (b"Accept", _ACCEPT),
-        (b"Accept-Encoding", b"gzip"),
-        (b"Connection", b"close"),
-    ]
+async def exchange(
+    egress: Egress, tls: ssl.SSLContext, page: Response, sent: Mapping[str, str], data: bytes, head_s: float
+) -> None:
+    """Send a request with these headers, by POST if it has *data*, and read the answer into *page*.
+
+    Its head may take *head_s*. Only a success is read beyond that. Raises what the guard raises, TimeoutError, and
+    `http_peer.LOST`, `ssl.SSLError`, `h11.ProtocolError` and `zlib.error`.
+    """
+    url, method = page.url, "POST" if data else "GET"
+    headers = {"Host": url.authority, **sent, "Accept-Encoding": "gzip", "Connection": "close"}
     with anyio.fail_after(READ_S):
         stream: ByteStream = await egress.open_connection(url.host, url.port)
     async with stream:
@@ -112,11 +114,12 @@ async def _exchange(egress: Egress, tls: ssl.SSLContext, agent: str, page: Respo
             if url.scheme == "https":
                 stream = await _encrypt(stream, tls, url.host)
             server = Peer(h11.Connection(h11.CLIENT, MAX_HEAD), stream)
-            await server.send(h11.Request(method="GET", target=url.target, headers=headers))
+            await server.send(h11.Request(method=method, target=url.target, headers=[*headers.items()]))
+            await server.send(h11.Data(data=data))
             await server.send(h11.EndOfMessage())
-        response = await _receive(server, MAX_HEAD)
+        response = await _receive(server, MAX_HEAD, head_s)
         while isinstance(response, h11.InformationalResponse):
-            response = await _receive(server, MAX_HEAD)
+            response = await _receive(server, MAX_HEAD, head_s)
         if not isinstance(response, h11.Response):
             raise h11.RemoteProtocolError("no response")
         _read_head(page, response)
@@ -131,9 +134,9 @@ async def _encrypt(stream: ByteStream, tls: ssl.SSLContext, host: str) -> ByteSt
         raise ToolError(f"The certificate of {host} is not valid.", suggestion=ELSEWHERE) from error
 
 
-async def _receive(server: Peer, limit: int) -> h11.Event | None:
+async def _receive(server: Peer, limit: int, wait_s: float = READ_S) -> h11.Event | None:
     """Return the next event; raises `h11.RemoteProtocolError` once the server has sent more than *limit* bytes."""
-    with anyio.fail_after(READ_S):
+    with anyio.fail_after(wait_s):
         event = await server.receive()
     if server.received > limit:
         raise h11.RemoteProtocolError("too much")

@@ -24,6 +24,7 @@ SETTINGS = {
     "skills": ({"tools": {"enabled": ["files", "skills"]}}, "tools.enabled[1]: skills"),
     "tool_hook": ({"tools": {"hook": {"command": ["true"]}}}, "tools.hook"),
     "voice": ({"transcription": {"model": "openai/whisper-1"}}, "transcription"),
+    "web_search": ({"tools": {"web_search": {}}}, "tools.web_search"),
     "discord": ({"transports": {"discord": {}}}, "transports.discord"),
     "matrix": ({"transports": {"matrix": {}}}, "transports.matrix"),
     "slack": ({"transports": {"slack": {}, "sales": {"kind": "slack"}}}, "transports.slack"),
