@@ -28,9 +28,8 @@ class Client:
 
     def __init__(self, net, port):
         self.net, self.port, self.notes, self.refuses = net, port, [], False
-        self.noted = anyio.Event()
+        self.noted, self.opened = anyio.Event(), 0
         self.proxy = Proxy(net, self.note, self.opening)
-        self.opened = 0
 
     async def note(self, details):
         if self.refuses:
