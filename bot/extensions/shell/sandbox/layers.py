@@ -62,9 +62,10 @@ class Bubblewrap:
 
     def start(self, command: str, workspace: Path, limits: Limits, stack: ExitStack) -> Launch:
         filter_fd = _pipe_with(stack, seccomp.program(platform.machine(), shared=False))
-        (status, status_write), (wait, gate) = _pipe(stack), _pipe(stack)
-        pass_fds, network = [filter_fd, status_write], list[str]()
+        status, status_write = _pipe(stack)
+        pass_fds, network, gate = [filter_fd, status_write], list[str](), -1
         if self.authority:
+            wait, gate = _pipe(stack)
             pass_fds += [wait, _pipe_with(stack, self.authority)]
             network = ["--block-fd", str(wait), "--ro-bind-data", str(pass_fds[-1]), AUTHORITY]
             network += [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]

@@ -168,7 +168,7 @@ def _describe(layer: Layer, reasons: dict[str, str]) -> str:
         case "unsafe-host":
             return "commands run on the host without any walls, as the settings demand"
         case "bubblewrap":
-            return "commands run in bubblewrap: only their workspace, no network, no other processes"
+            return "commands run in bubblewrap: only their workspace, not this host's network, no other processes"
         case "landlock":
             instead = "".join(f", since bubblewrap does not work ({reason})" for reason in reasons.values())
             return f"commands run behind Landlock: only their workspace, no network{instead}"

@@ -95,8 +95,12 @@ async def test_the_doctor_looks_at_the_walls_the_headers_and_each_host():
     assert off.state == "fail" and "switched off" in off.found
 
 
+BROKEN = {"sandbox.bubblewrap.find_binaries": tuple, "network.inside.LISTENER": "/nowhere"}
+
+
 @real
-async def test_the_doctor_says_where_the_walls_cannot_hold_it(monkeypatch):
-    monkeypatch.setattr("bot.extensions.shell.sandbox.bubblewrap.find_binaries", tuple)
+@pytest.mark.parametrize("part", BROKEN)
+async def test_the_doctor_says_where_the_walls_cannot_hold_it(part, monkeypatch):
+    monkeypatch.setattr(f"bot.extensions.shell.{part}", BROKEN[part])
     [refused] = await findings(network={"allow": ["a.example.org"]})
     assert refused.state == "fail" and refused.found.startswith("tools.network is refused")
