@@ -60,7 +60,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     ),
     "schedule": BuiltIn("bot.extensions.schedule.extension", tools=("schedule",)),
     "setup": BuiltIn("bot.extensions.setup.extension", commands=("init",)),
-    "shell": BuiltIn("bot.extensions.shell.extension", keys=("tools.sandbox",), tools=("shell",)),
+    "shell": BuiltIn("bot.extensions.shell.extension", ("tools.sandbox", "tools.network"), tools=("shell",)),
     "skills": BuiltIn("bot.extensions.skills.extension", tools=("skills",)),
     "slack": BuiltIn("transports.slack.extension", keys=("transports.slack",), commands=("manifest",)),
     "discord": BuiltIn("transports.discord.extension", keys=("transports.discord",)),

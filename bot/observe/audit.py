@@ -12,6 +12,7 @@
 | failover    | a model was skipped or replaced, and why                   | the same                         |
 | rotation    | another key of the same provider took a call over, and why | the same                         |
 | tool        | a tool call failed, and why                                | the same                         |
+| network     | a connection of a command, or its refusal                  | when the connection ends         |
 | budget      | a limit was nearly reached, or stopped a turn to ask       | the same                         |
 | circuit     | the calls to a model were stopped, or go out again         | the same                         |
 | error       | a failure that a boundary caught, with its reason          | the same; limited per event      |
@@ -52,7 +53,7 @@ log = logging.getLogger(__name__)
 
 AuditKind = Literal[
     "feedback", "approval", "question", "decision", "skill", "grant", "cancel", "retry", "failover", "rotation",
-    "tool", "budget", "circuit", "error", "start", "stop",
+    "tool", "network", "budget", "circuit", "error", "start", "stop",
 ]  # fmt: skip
 
 Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]

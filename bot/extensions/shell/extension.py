@@ -1,4 +1,7 @@
-"""The tool `shell`: commands in the thread's workspace, in the strongest sandbox that the machine offers."""
+"""The tool `shell`: commands in the thread's workspace, in the strongest sandbox that the machine offers.
+
+With `tools.network` they reach some hosts, see `bot.extensions.shell.network`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic.fields import FieldInfo
 
 from bot.config.parts import SettingsPart
+from bot.extensions.shell.network.settings import NETWORK
 from bot.host.extension import Extension, Host, Running
 
 if TYPE_CHECKING:
@@ -43,21 +47,36 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
     off = {"shell": f"The shell is off: {sandbox.why}."} if sandbox.layer == "off" else {}
     for why in off.values():
         log.warning("tool.unavailable: %s", why)
-    yield Running({"shell": [Shell(sandbox, host.work)]}, off=off, facts={"sandbox": sandbox.layer})
+    network, fault = None, ""
+    if given := NETWORK.of(host.settings):
+        from bot.extensions.shell.network.opening import find_fault, open_network  # noqa: PLC0415
+
+        network = await host.work(open_network, given, host.settings, host.environ, host.egress)
+        host.learn([form for one in network.added.values() for form in one.forms])
+        if fault := await find_fault(network, sandbox, folder):
+            log.error("network.refused: %s", fault)
+            network = None
+    tool = Shell(sandbox, host.work, network, host.note)
+    facts = {"sandbox": sandbox.layer} | ({"network of commands": network.named} if network else {})
+    yield Running({"shell": [tool]}, off=off, facts=facts, troubles=lambda: fault)
 
 
-def _checks(_context: Context) -> Sequence[Check]:
+def _checks(context: Context) -> Sequence[Check]:
     from bot.extensions.shell.checks import check_sandbox  # noqa: PLC0415 - slow
     from bot.host.checks import Check  # noqa: PLC0415
 
-    return [Check("sandbox", check_sandbox)]
+    if NETWORK.of(context.settings) is None:
+        return [Check("sandbox", check_sandbox)]
+    from bot.extensions.shell.network.checks import check_network  # noqa: PLC0415 - slow
+
+    return [Check("sandbox", check_sandbox), Check("network of commands", check_network)]
 
 
 extension = Extension(
     "shell",
     "runs commands in a sandbox",
     page="docs/operations.md",
-    settings=(SANDBOX,),
+    settings=(SANDBOX, NETWORK),
     open=_open,
     checks=_checks,
 )

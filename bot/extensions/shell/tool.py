@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import anyio
 from pydantic import Field, JsonValue, field_validator
@@ -12,8 +14,12 @@ from bot.extensions.shell.exit_codes import explain_exit
 from bot.extensions.shell.sandbox import CommandResult, Sandbox
 from bot.ports.errors import CommandFailed, SandboxFailed, ToolTimeout
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
-from bot.tools.files.workspace import holds_outside_text
+from bot.tools.files.workspace import holds_outside_text, mark_output
 from threads.store.disk import Offload
+
+if TYPE_CHECKING:
+    from bot.extensions.shell.network.proxy import Network, Proxy
+    from bot.observe.audit import Note
 
 MAX_COMMAND = 100_000
 """Bytes of a command: the kernel takes no argument of more than 128 KiB."""
@@ -22,9 +28,13 @@ ORIGIN = "command"
 
 _DESCRIPTION = (
     "Run a shell command in this thread's workspace, which is its current folder and the only one it can write to"
-    "{tmp}. No network, no input, none of the bot's own files. Processes that it leaves running are killed. "
+    "{tmp}. {network}, no input, none of the bot's own files. Processes that it leaves running are killed. "
     "If it fails, `partial` has its exit_code, stdout and stderr. Long output is cut in the middle: write it to a "
     "file.{more}"
+)
+_NETWORK = (
+    "Network to nothing but {hosts}, by the proxy that the environment names (curl, git, pip and npm use it; "
+    "`network` has what was refused)"
 )
 FREE_IT = (
     "What it wrote is still there. Nothing more can be written; reading and deleting still work. "
@@ -64,8 +74,12 @@ class ShellArguments(Arguments):
 
 @dataclass(frozen=True)
 class Shell:
+    """With *network*, which needs *note*, commands reach its hosts."""
+
     sandbox: Sandbox
     offload: Offload
+    network: Network | None = None
+    note: Note | None = None
     name: ClassVar[str] = "shell"
     risk: ClassVar[Literal["exec"]] = "exec"
     arguments: ClassVar[type[Arguments]] = ShellArguments
@@ -74,6 +88,7 @@ class Shell:
     def description(self) -> str:
         landlock = self.sandbox.layer == "landlock"
         return _DESCRIPTION.format(
+            network=_NETWORK.format(hosts=self.network.named) if self.network else "No network",
             tmp="" if landlock else " besides /tmp, which is empty at each start",
             more=" chmod does not work here (use `sh script`), nor does /tmp." if landlock else "",
         )
@@ -84,9 +99,12 @@ class Shell:
         deadline = min(context.deadline, now + (arguments.timeout_s or context.deadline - now))
         # Checked before, because a command can remove the trace, and after, because a file may arrive meanwhile.
         outside = await self.offload(holds_outside_text, context.workspace)
-        result = await self.sandbox.run(arguments.command, context.workspace, deadline)
+        proxy = self._proxy(context)
+        result = await self.sandbox.run(arguments.command, context.workspace, deadline, proxy)
         origin = ORIGIN if outside or await self.offload(holds_outside_text, context.workspace) else ""
         report = _report(result)
+        if proxy and proxy.refusals:
+            report["network"] = [*proxy.refusals]
         match result.outcome:
             case "exited" if not result.exit_code:
                 return ToolOutput(report, origin=origin)
@@ -104,6 +122,23 @@ class Shell:
             case stopped:
                 message, suggestion = _ERRORS[stopped]
                 raise SandboxFailed(message, suggestion=suggestion, partial=report, origin=origin)
+
+    def _proxy(self, context: ToolContext) -> Proxy | None:
+        """Return what a command's connections go through; None without a network."""
+        if self.network is None or self.note is None:
+            return None
+        from bot.extensions.shell.network.proxy import Proxy  # noqa: PLC0415 - only where there is a network
+
+        note, workspace = self.note, context.workspace
+
+        async def audit(details: Mapping[str, str]) -> None:
+            await note("network", context.thread, context.message_id, context.asker.id, details)
+
+        async def opening() -> None:
+            # What a command fetches is text from outside, in all later calls too.
+            await self.offload(partial(mark_output, workspace, outside=True))
+
+        return Proxy(self.network, audit, opening)
 
 
 def _report(result: CommandResult) -> dict[str, JsonValue]:

@@ -86,6 +86,12 @@ def test_without_one_extension_the_rest_starts_and_chats(without, name):
     assert (said.returncode, "I am offline/demo" in said.stdout) == (0, True), said.stderr
 
 
+def test_the_network_of_commands_goes_with_the_shell(without):
+    checked = without("shell")("check", tools={"network": {"allow": ["git.example.org"]}})
+    assert checked.returncode == 78
+    assert "tools.network belongs to the extension shell, which is not installed here" in checked.stderr
+
+
 def test_without_playbooks_a_play_is_an_unknown_command(without):
     run = without("playbooks")
     assert run("check").returncode == 0

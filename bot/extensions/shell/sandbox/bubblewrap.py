@@ -91,8 +91,11 @@ def arguments(
     command: str,
     filter_fd: int,
     status_fd: int,
+    network: Sequence[str] = (),
 ) -> list[str]:
     """Return the command line. *system* has paths to show read-only, each with its target if it is a link.
+
+    *network* are the options of a command that has one.
 
     The command is one argument, never part of a text that a shell reads.
     """
@@ -109,7 +112,7 @@ def arguments(
     size = ["--size", str(limits.scratch), "--tmpfs"]
     options += ["--dev", "/dev", *size, "/dev/shm", *size, "/tmp"]  # noqa: S108 - as above
     options += ["--bind", str(workspace), MOUNT_POINT, "--chdir", MOUNT_POINT]
-    options += ["--remount-ro", "/dev", "--remount-ro", "/"]
+    options += [*network, "--remount-ro", "/dev", "--remount-ro", "/"]
     options += ["--seccomp", str(filter_fd), "--json-status-fd", str(status_fd)]
     bash = shell.endswith("bash")
     kib, blocks = limits.address_space // 1024, limits.file_size // (1024 if bash else 512)

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from bot.extensions.shell.network.inside import AUTHORITY, VARIABLES
+
 from . import bubblewrap, seccomp
 from .profile import Limits, environment, shell, system_paths
 
@@ -36,7 +38,8 @@ _LANDLOCK_VERSION = 444, None, 0, 1
 class Launch:
     """A program to start with ``pass_fds``. It writes the exit code of its command to ``status``.
 
-    ``end`` tells it to kill its command's whole tree; without ``end``, the program itself is killed.
+    ``end`` tells it to kill its command's whole tree; without ``end``, the program itself is killed. If the command
+    has a network, it waits for a byte in ``gate``.
     """
 
     argv: list[str]
@@ -44,18 +47,28 @@ class Launch:
     pass_fds: tuple[int, ...]
     status: int
     end: Callable[[], object] | None = None
+    gate: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
+    """With ``authority``, in PEM, a command has a network: it trusts that, and looks for a proxy."""
+
     binary: str
     variant: bubblewrap.Variant = bubblewrap.VARIANTS[0]
+    authority: bytes = b""
     name: ClassVar[Literal["bubblewrap"]] = "bubblewrap"
     namespaces: ClassVar[tuple[str, ...]] = ("ipc", "mnt", "net", "pid", "user", "uts")
 
     def start(self, command: str, workspace: Path, limits: Limits, stack: ExitStack) -> Launch:
         filter_fd = _pipe_with(stack, seccomp.program(platform.machine(), shared=False))
         status, status_write = _pipe(stack)
+        pass_fds, network, gate = [filter_fd, status_write], list[str](), -1
+        if self.authority:
+            wait, gate = _pipe(stack)
+            pass_fds += [wait, _pipe_with(stack, self.authority)]
+            network = ["--block-fd", str(wait), "--ro-bind-data", str(pass_fds[-1]), AUTHORITY]
+            network += [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
         argv = bubblewrap.arguments(
             self.binary,
             self.variant,
@@ -66,9 +79,10 @@ class Bubblewrap:
             command=command,
             filter_fd=filter_fd,
             status_fd=status_write,
+            network=network,
         )
         # Its own environment has no secrets either: the command can see a part of it.
-        return Launch(argv, environment("/", "/"), (filter_fd, status_write), status)
+        return Launch(argv, environment("/", "/"), tuple(pass_fds), status, gate=gate)
 
 
 @dataclass(frozen=True, slots=True)

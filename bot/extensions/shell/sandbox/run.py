@@ -10,6 +10,7 @@
 | it fills its workspace             | `full`     | the same                                                        |
 | something else kills it            | `killed`   | (the kernel out of memory, or a person)                         |
 | the sandbox cannot be set up       | -          | `SandboxFailed`; nothing was run                                |
+| its network cannot be set up       | -          | the same                                                        |
 | the caller is cancelled            | -          | the tree is killed before the cancellation continues            |
 """
 
@@ -22,11 +23,12 @@ import subprocess
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 from anyio.abc import Process
 
+from bot.extensions.shell.network.inside import listen_inside
 from bot.ports.errors import SandboxFailed
 from threads.store.disk import Offload
 
@@ -35,6 +37,9 @@ from .output_capture import OutputCapture
 from .profile import Limits
 from .resource_watch import exceeds_memory, free_share
 from .workspace_meter import Meter
+
+if TYPE_CHECKING:
+    from bot.extensions.shell.network.proxy import Proxy
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +55,7 @@ METER_S = 0.05
 
 Outcome = Literal["exited", "timeout", "flood", "memory", "disk", "full", "killed"]
 _EXIT_CODE = re.compile(rb'"exit-code": (\d+)')
+_CHILD = re.compile(rb'"child-pid": (\d+),')
 _FAILED = b'"failed"'
 
 
@@ -77,10 +83,11 @@ async def run(
     limits: Limits,
     offload: Offload,
     meter: Meter | None = None,
+    proxy: Proxy | None = None,
 ) -> CommandResult:
     """Run *command* behind *layer* until *deadline* on anyio's clock; raises `SandboxFailed`.
 
-    Without *meter* the command may fill the workspace.
+    Without *meter* the command may fill the workspace. With *proxy* it reaches what that one lets it.
     """
     if meter:
         limits = replace(limits, file_size=min(limits.file_size, meter.file_size))
@@ -94,8 +101,11 @@ async def run(
         except OSError as error:
             log.warning("sandbox.not_started: a command could not be started", exc_info=error)
             raise SandboxFailed("The sandbox could not be started.") from error
-        running = _Running(process, launch, outputs, workspace, limits, offload, meter)
+        running = _Running(process, launch, outputs, workspace, limits, offload, meter, proxy)
         outcome = await running.wait(deadline)
+        if running.fault:
+            log.warning("sandbox.no_network: a command was not started", exc_info=running.fault)
+            raise SandboxFailed("The network of the command could not be set up.") from running.fault
         status = _read_now(launch.status)
         exit_code = _EXIT_CODE.search(status)
         if outcome == "exited" and not exit_code and (process.returncode or 0) < 0:
@@ -147,6 +157,8 @@ class _Running:
     limits: Limits
     offload: Offload
     meter: Meter | None
+    proxy: Proxy | None = None
+    fault: Exception | None = None
     stopped: Outcome | None = None
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
@@ -161,6 +173,8 @@ class _Running:
                     if self.meter:
                         tasks.start_soon(self._measure, self.meter)
                     tasks.start_soon(self._read)
+                    if self.proxy:
+                        tasks.start_soon(self._connect, self.proxy)
                     await self.process.wait()
                     exited = True
                     tasks.cancel_scope.cancel()
@@ -168,6 +182,21 @@ class _Running:
             with anyio.CancelScope(shield=True):
                 await self._end()
         return "exited" if exited else self.stopped or "timeout"
+
+    async def _connect(self, proxy: Proxy) -> None:
+        """Let the command begin once our proxy listens in its network, and serve it."""
+        try:
+            begun = b""
+            while not (child := _CHILD.search(begun)):
+                await anyio.wait_readable(self.launch.status)
+                begun += os.read(self.launch.status, 4096)
+            listener = await listen_inside(int(child[1]))
+        except (OSError, SandboxFailed) as error:
+            self.fault = error
+            self.scope.cancel()
+            return
+        os.write(self.launch.gate, b".")
+        await proxy.serve(listener)
 
     async def _end(self) -> None:
         if self.process.returncode is None:

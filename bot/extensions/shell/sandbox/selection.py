@@ -18,8 +18,9 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 
@@ -34,6 +35,9 @@ from .probe import probe
 from .profile import DEFAULT_LIMITS, Limits
 from .run import CommandResult, run
 from .workspace_meter import Meter
+
+if TYPE_CHECKING:
+    from bot.extensions.shell.network.proxy import Proxy
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +65,12 @@ class Sandbox:
     def layer(self) -> Name | Literal["off"]:
         return self._layer.name if self._layer else "off"
 
-    async def run(self, command: str, workspace: Path, deadline: float) -> CommandResult:
+    async def run(
+        self, command: str, workspace: Path, deadline: float, proxy: Proxy | None = None
+    ) -> CommandResult:
         """Run *command* in *workspace* until *deadline* on anyio's clock; create the workspace if it is missing.
+
+        It reaches what *proxy* lets it, which needs bubblewrap.
 
         Raises `ToolDenied` if the sandbox is off, `ToolBusy` if too many commands run until the deadline, and
         `SandboxFailed`.
@@ -73,7 +81,11 @@ class Sandbox:
         try:
             await self._offload(_make_folder, workspace)
             meter = await self._offload(Meter, self._quota, workspace) if self._quota else None
-            return await run(self._layer, command, workspace, deadline, self._limits, self._offload, meter)
+            layer = self._layer
+            if proxy:
+                assert isinstance(layer, Bubblewrap), "no other layer gives a command a network of its own"
+                layer = replace(layer, authority=proxy.network.authority)
+            return await run(layer, command, workspace, deadline, self._limits, self._offload, meter, proxy)
         finally:
             self._slots.release()
 
@@ -156,7 +168,7 @@ def _describe(layer: Layer, reasons: dict[str, str]) -> str:
         case "unsafe-host":
             return "commands run on the host without any walls, as the settings demand"
         case "bubblewrap":
-            return "commands run in bubblewrap: only their workspace, no network, no other processes"
+            return "commands run in bubblewrap: only their workspace, not this host's network, no other processes"
         case "landlock":
             instead = "".join(f", since bubblewrap does not work ({reason})" for reason in reasons.values())
             return f"commands run behind Landlock: only their workspace, no network{instead}"

@@ -27,7 +27,7 @@ class FakeSandbox:
     def __init__(self, result: CommandResult):
         self.result, self.calls = result, []
 
-    async def run(self, command, workspace, deadline):
+    async def run(self, command, workspace, deadline, _proxy=None):
         self.calls.append((command, workspace, deadline))
         return self.result
 

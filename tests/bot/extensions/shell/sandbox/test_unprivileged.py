@@ -10,6 +10,8 @@ from tests.unprivileged import Unreachable, run_unprivileged
 HERE = Path(__file__).parent
 FILES = (
     *("test_escapes.py", "test_process_tree.py", "test_selection.py", "test_workspace_limits.py"),
+    *("../network/test_programs.py", "../network/test_ways_out.py"),
+    *("../network/test_story.py", "../network/test_settings.py"),
     *("../test_tool.py", "../../../../hostile/test_commands.py"),
 )
 
