@@ -290,6 +290,8 @@ class Slack(MarkedClient[Options, WebApi, _Connection]):
             recent=self._recent,
             now=self._now,
             max_age_s=options.max_age_s,
+            features=options.features,
+            url=identity.url,
             read_from=anyio.current_time() + OUTCOMES_FIRST_S * has_pending,
         )
         with suppress(StoreUnavailable):  # a sign that stays is no reason not to serve

@@ -20,10 +20,15 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the settings switch on. ``command`` is the slash command, or blank."""
+    """What the settings switch on. ``command`` is the slash command, or blank.
+
+    ``shortcut``: messages have an entry in their menu that asks about them, as the reaction ``ask_reaction`` does.
+    """
 
     command: str = "/threadfast"
     files: bool = True
+    shortcut: bool = False
+    ask_reaction: str = ""
 
 
 ALWAYS = (
@@ -68,11 +73,21 @@ ALWAYS = (
         "people are known by their ids",
     ),
 )
-COMMAND = Scope("commands", "to offer its slash command", "no slash command")
+COMMAND = Scope(
+    "commands",
+    "to offer its slash command, and an entry in the menu of messages",
+    "no slash command, and no entry in the menu of messages",
+)
+REACTIONS = Scope(
+    "reactions:read", "to hear the reaction that asks about a message", "that reaction asks nothing"
+)
 FILES = (
     Scope("files:read", "to read the files that people give it", "it cannot read files"),
     Scope("files:write", "to give people files, and answers too long for messages", "it cannot post files"),
 )
+
+ASK, ASK_NAME = "ask", "Ask about this message"
+"""The ``callback_id`` of the entry in the menu of messages, and its name; Slack takes 24 characters."""
 
 EVENTS = (
     "app_home_opened", "app_mention", "agent_session_stopped", "agent_session_title_changed",
@@ -82,7 +97,12 @@ EVENTS = (
 
 def scopes(features: Features) -> tuple[Scope, ...]:
     """Return the bot token scopes that these features need, and no others."""
-    return (*ALWAYS, *((COMMAND,) if features.command else ()), *(FILES if features.files else ()))
+    return (
+        *ALWAYS,
+        *((COMMAND,) if features.command or features.shortcut else ()),
+        *(FILES if features.files else ()),
+        *((REACTIONS,) if features.ask_reaction else ()),
+    )
 
 
 def missing_scopes(granted: Iterable[str], features: Features) -> list[str]:
@@ -118,12 +138,22 @@ def manifest(name: str, features: Features, prompts: Sequence[Mapping[str, str]]
                 "should_escape": True,
             }
         ]
+    if features.shortcut:
+        offered["shortcuts"] = [
+            {
+                "name": ASK_NAME,
+                "type": "message",
+                "callback_id": ASK,
+                "description": "Opens a thread at the message and answers there",
+            }
+        ]
+    events = [*EVENTS, *(("reaction_added",) if features.ask_reaction else ())]
     return {
         "display_information": {"name": short_name, "description": about},
         "features": offered,
         "oauth_config": {"scopes": {"bot": sorted(scope.name for scope in scopes(features))}},
         "settings": {
-            "event_subscriptions": {"bot_events": list(EVENTS)},
+            "event_subscriptions": {"bot_events": events},
             "interactivity": {"is_enabled": True},
             "org_deploy_enabled": False,
             "socket_mode_enabled": True,
