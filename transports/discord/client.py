@@ -134,6 +134,8 @@ class Discord(MarkedClient[Options, Rest, _Connection]):
     """One bot."""
 
     kind, scale = "discord", SNOWFLAKES
+    hides_threads = True
+    """A thread of a channel may be private: not everybody in the channel sees it."""
     take_global: TakeGlobal | None = None
     ensure_ownership: Callable[[], Awaitable[None]] | None = None
     """See `transports.discord.api.account.BotAccount`."""

@@ -23,12 +23,14 @@ class Features:
     """What the settings switch on. ``command`` is the slash command, or blank.
 
     ``shortcut``: messages have an entry in their menu that asks about them, as the reaction ``ask_reaction`` does.
+    ``search``: the model searches.
     """
 
     command: str = "/threadfast"
     files: bool = True
     shortcut: bool = False
     ask_reaction: str = ""
+    search: bool = False
 
 
 ALWAYS = (
@@ -73,14 +75,11 @@ ALWAYS = (
         "people are known by their ids",
     ),
 )
-COMMAND = Scope(
-    "commands",
-    "to offer its slash command, and an entry in the menu of messages",
-    "no slash command, and no entry in the menu of messages",
+COMMAND = Scope("commands", "to offer its command, and a menu entry", "no slash command, no menu entry")
+SEARCH = Scope(
+    "search:read.public", "to search public channels", "`search_threads` is without Slack's search"
 )
-REACTIONS = Scope(
-    "reactions:read", "to hear the reaction that asks about a message", "that reaction asks nothing"
-)
+REACTIONS = Scope("reactions:read", "to hear a reaction that asks about a message", "a reaction asks nothing")
 FILES = (
     Scope("files:read", "to read the files that people give it", "it cannot read files"),
     Scope("files:write", "to give people files, and answers too long for messages", "it cannot post files"),
@@ -102,6 +101,7 @@ def scopes(features: Features) -> tuple[Scope, ...]:
         *((COMMAND,) if features.command or features.shortcut else ()),
         *(FILES if features.files else ()),
         *((REACTIONS,) if features.ask_reaction else ()),
+        *((SEARCH,) if features.search else ()),
     )
 
 
@@ -139,14 +139,9 @@ def manifest(name: str, features: Features, prompts: Sequence[Mapping[str, str]]
             }
         ]
     if features.shortcut:
-        offered["shortcuts"] = [
-            {
-                "name": ASK_NAME,
-                "type": "message",
-                "callback_id": ASK,
-                "description": "Opens a thread at the message and answers there",
-            }
-        ]
+        about_it = "Opens a thread at the message and answers there"
+        one = {"name": ASK_NAME, "type": "message", "callback_id": ASK, "description": about_it}
+        offered["shortcuts"] = [one]
     events = [*EVENTS, *(("reaction_added",) if features.ask_reaction else ())]
     return {
         "display_information": {"name": short_name, "description": about},

@@ -56,9 +56,11 @@ def features(settings: Settings, given: SlackSettings) -> Features:
     """Return what the settings switch on in the app of a workspace."""
     from bot.config.scopes import enabled_anywhere  # noqa: PLC0415 - it loads the domain, and every command loads this
 
+    tools = enabled_anywhere(settings)
     return Features(
         given.command or "",
-        files="files" in enabled_anywhere(settings),
+        files="files" in tools,
+        search="thread_search" in tools,
         shortcut=given.ask_shortcut,
         ask_reaction=given.ask_reaction or "",
     )

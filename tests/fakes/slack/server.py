@@ -90,6 +90,8 @@ class FakeSlack(Failing[Fault, Json], People):
         self.script = Script()
         self.sockets = Sockets(self, ack_budget=ack_budget, redeliver_after=redeliver_after, offline=offline)
         self.echoes = echo
+        self.action_tokens: set[str] = set()
+        """Those that came with messages, and let the bot search."""
         self.agent = agent
         self.stream_bytes, self.stream_seconds = STREAM_BYTES, STREAM_SECONDS
         self.acked = 0

@@ -39,10 +39,7 @@ WORDS = "Please help with the message that is quoted above."
 PAUSES_S = (1.0, 5.0, 30.0)
 """Waits before what somebody reacted to is read again; nobody sends the event a second time."""
 
-NOT_A_MEMBER = (
-    "I cannot read or write in this channel, so I cannot answer here. Ask an admin to let me in, or forward the "
-    "message to me in a direct message."
-)
+NOT_A_MEMBER = "I may not read and write here. Ask an admin to let me in, or forward the message to me."
 TAKEN = "I have your question. What comes of it stands in the thread of the message: <{link}>"
 ANSWERED = "You have asked me about this message before. My answer is in its thread: <{link}>"
 

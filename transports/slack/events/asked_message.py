@@ -39,12 +39,8 @@ READ_WITHIN_S = 1.0
 """How long the message is looked at; Slack waits 3 s for the acknowledgement."""
 
 OUTSIDE = ("not_in_channel", "channel_not_found")
-NOT_A_MEMBER = (
-    "I am not a member of this conversation, so I cannot answer here. Invite me, or forward the message to me in a "
-    "direct message."
-)
+NOT_A_MEMBER = "I am not in this conversation. Invite me, or forward the message to me in a direct message."
 ANSWERED = "You have asked me about this message before. My answer is in its thread: {link}"
-NOT_OFFERED = "I do not take questions this way here. Mention me in the thread of the message instead."
 
 Deliver = Callable[[Incoming], Awaitable[Outcome | None]]
 
@@ -105,11 +101,9 @@ class AskedMessages:
 
     async def by_shortcut(self, payload: Mapping[str, JsonValue]) -> None:
         """Take a choice in the menu of a message. Raises `StoreUnavailable`."""
-        if (asked := parse_shortcut(payload)) is None:
-            log.info("intake.ignored: a shortcut that is not ours")
-            return
-        if not self.features.shortcut:
-            self._tell(asked, NOT_OFFERED)
+        asked = parse_shortcut(payload)
+        if asked is None or not self.features.shortcut:
+            log.info("intake.ignored: a shortcut that is not ours, or is off")
             return
         message = asked.message
         try:

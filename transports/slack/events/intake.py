@@ -24,6 +24,7 @@ from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
 from transports.shared.live.background_calls import retry_cleanup
 from transports.slack.api.json_fields import part, string
+from transports.slack.api.platform_search import PlatformSearch
 from transports.slack.api.socket_mode import Kind
 from transports.slack.api.web_api import WebApi
 from transports.slack.events.asked_message import AskedMessages
@@ -84,6 +85,7 @@ class Intake:
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._hear = presence, recent, hear
         self._loop_guard = BotLoopGuard(me.bots)
+        self.search, self._searches = PlatformSearch(web), features.search
         self._asked = AskedMessages(web, me, lookups, features, url, presence, self._deliver)
         history = ChannelHistory(
             web,
@@ -122,6 +124,8 @@ class Intake:
                 assert_never(kind)
 
     async def _event(self, body: Mapping[str, JsonValue]) -> None:
+        if self._searches:
+            self.search.note(part(body, "event"))
         if string(reacted := part(body, "event"), "type") == "reaction_added":
             await self._asked.by_reaction(reacted)
             return
