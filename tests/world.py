@@ -399,9 +399,11 @@ async def opened_tools(
 ) -> AsyncIterator[ToolSet]:
     """Open the tools of these settings, where a transport takes *files* or none does."""
     resources = Resources(PosixDisk(), offload, offload, Clock(), mask, Observing())
-    storage, can = make_storage(settings, {}, resources, offload), Capabilities(files=files)
+    storage = make_storage(settings, {}, resources, offload)
+    platform = Platform()
+    platform.capabilities = Capabilities(files=files)
     async with open_tool_set(
-        settings, {}, resources, storage, can=can, is_admin=lambda _: False, post=nowhere
+        settings, {}, resources, storage, [platform], is_admin=lambda _: False, post=nowhere
     ) as tool_set:
         yield tool_set
 

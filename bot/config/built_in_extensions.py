@@ -67,6 +67,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "matrix": BuiltIn("transports.matrix.extension", keys=("transports.matrix",)),
     "web": BuiltIn("transports.web.extension", keys=("transports.web",), commands=("web",)),
     "status": BuiltIn("bot.extensions.status.extension", commands=("status", "events")),
+    "thread_search": BuiltIn("bot.extensions.thread_search.extension", tools=("thread_search",)),
     "tool_hook": BuiltIn("bot.extensions.tool_hook.extension", keys=("tools.hook",)),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
     "voice": BuiltIn("bot.extensions.voice.extension", keys=("transcription",)),

@@ -85,7 +85,9 @@ Params = Annotated[dict[Name, JsonValue], Field(max_length=50)]
 TransientCode = Literal["rate_limited", "timeout", "unavailable", "connection"]
 ToolProfile = Literal["read-only", "ask", "trusted"]
 RecoveryChoice = Literal["sign_in", "ask", "model"]
-ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule", "ask_person"]
+ToolName = Literal[
+    "files", "shell", "web_fetch", "browser", "memory", "skills", "schedule", "ask_person", "thread_search"
+]
 
 
 class Section(BaseModel):

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from threads.store.disk import Disk, Offload
     from threads.store.json_file import States
     from threads.store.thread_files import Documents
-    from transports.base.transport import Capabilities, Transport
+    from transports.base.transport import Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class Host:
 
     ``offload`` runs short blocking jobs that people wait for, ``work`` longer ones of tools. ``states`` keeps small
     values over a restart, ``workspace`` returns a thread's folder. ``writer`` stores files within the quota. ``post``
-    posts to any channel that is served, or raises `threads.errors.PostFailed`. ``can``: what a transport can do with
-    files. ``learn`` masks more secrets. ``web_fetch`` is None where that is off. ``enabled`` has all names in
+    posts to any channel that is served, or raises `threads.errors.PostFailed`. ``transports`` are for all but posts.
+    ``learn`` masks more secrets. ``web_fetch`` is None where that is off. ``enabled`` has all names in
     `tools.enabled`. ``offer`` replaces the tools of a group, from the next turn on. ``is_admin`` takes a person's id.
     ``schedules`` send messages later, ``ledger`` counts what calls cost, ``note`` audits. ``keep_workspace`` makes
     files as durable as their thread. ``erase`` erases parts of a thread, or returns False if it is not idle.
@@ -115,7 +115,7 @@ class Host:
     egress: Egress
     web_fetch: WebFetch | None
     post: Callable[[Outgoing], Awaitable[object]]
-    can: Capabilities
+    transports: Sequence[Transport]
     offer: Callable[[str, Sequence[Tool]], None]
     is_admin: Callable[[str], bool]
     schedules: Schedules

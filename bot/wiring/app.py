@@ -57,7 +57,7 @@ from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import lock_data_folder
 from threads.store.disk import Offload, PosixDisk
 from threads.store.disk_threads import DiskThreads
-from transports.base.transport import Capabilities, Transport
+from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
 
 log = logging.getLogger(__name__)
@@ -118,8 +118,6 @@ async def serve(
     transports = make_transports(storage)
     outbox = partial(Outbox, ensure_ownership=store.ensure_ownership, max_age_s=settings.recovery.max_age_s)
     outboxes = {transport.name: outbox(transport) for transport in transports}
-    able = [transport.capabilities for transport in transports]
-    can = Capabilities(files=any(one.files for one in able), earlier=any(one.earlier for one in able))
     post = partial(_post, outboxes, resources.mask)
     stopped: list[str] = []
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
@@ -129,7 +127,7 @@ async def serve(
         async with (
             aclosing(SharedHttp(settings.ca_file)) as http,
             open_tool_set(
-                settings, environ, resources, storage, can=can, is_admin=access.is_admin, post=post
+                settings, environ, resources, storage, transports, access.is_admin, post
             ) as tool_set,
             leaving(store),
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),

@@ -55,7 +55,7 @@ from threads.journal.records import PendingMessage
 from threads.model import File, Incoming, Message, Outgoing, Sink, ThreadId, Turn
 from threads.store.json_file import States
 from threads.store.thread_files import Documents
-from transports.base.transport import Capabilities
+from transports.base.transport import Transport
 
 if TYPE_CHECKING:
     from bot.schedules.store import Schedules
@@ -239,15 +239,13 @@ async def open_tool_set(
     environ: Mapping[str, str],
     resources: Resources,
     storage: Storage,
-    *,
-    can: Capabilities,
+    transports: Sequence[Transport],
     is_admin: Callable[[str], bool],
     post: Callable[[Outgoing], Awaitable[object]],
 ) -> AsyncIterator[ToolSet]:
     """Yield the tools that the settings enable for anybody.
 
-    *can* is what one of the transports can do: it takes files, or has those that came without the bot. *post* posts
-    notices.
+    *post* posts notices.
 
     Raises `threads.errors.NewerSchema` and OSError for files in the data folder.
     """
@@ -279,7 +277,7 @@ async def open_tool_set(
         egress=egress,
         web_fetch=fetch if "web_fetch" in enabled else None,
         post=post,
-        can=can,
+        transports=transports,
         offer=tool_set.offer,
         is_admin=is_admin,
         schedules=tool_set.schedules,

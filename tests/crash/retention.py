@@ -22,7 +22,6 @@ from threads.journal.records import Ledger
 from threads.model import Outgoing, Sink, ThreadId
 from threads.store.disk import Disk
 from threads.store.disk_threads import DiskThreads
-from transports.base.transport import Capabilities
 
 DAY = timedelta(days=1)
 PARTS = ("conversation", "attachments", "workspace", "dead_letters", "audit")
@@ -57,7 +56,7 @@ async def forgetting(
     storage = make_storage(settings, {}, resources, journal_offload)
     await storage.open()
     later = replace(resources, now=late)
-    options = {"can": Capabilities(), "is_admin": lambda _: False, "post": nowhere}
+    options = {"transports": [], "is_admin": lambda _: False, "post": nowhere}
     async with open_tool_set(settings, {}, later, storage, **options) as tool_set:
         parts = {
             "store": storage.store,

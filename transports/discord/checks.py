@@ -26,6 +26,7 @@ from transports.discord.api.gateway_link import FATAL, GATEWAY
 from transports.discord.api.sdk import DISCORD
 from transports.discord.client import Options
 from transports.discord.events.gateway_session import NEEDED, invite_url
+from transports.discord.events.slash_commands import ASK_NAME
 from transports.shared.checks import (
     REACH,
     TEST,
@@ -88,6 +89,9 @@ async def check_discord(
         yield _gateway(limit)
         if not running and _sessions_left(limit) >= FEW_SESSIONS:
             yield await _session(session, options)
+        if options.ask_shortcut:
+            id_ = application.fields.get("id") if isinstance(application, Answer) else None
+            yield _shortcut(await api.ask(f"/applications/{id_}/commands"))
         guilds = await api.ask("/users/@me/guilds?limit=200")
         for finding in _servers(guilds, application, me):
             yield finding
@@ -123,6 +127,16 @@ def _intents(application: Answer | PostFailed) -> Finding:
         return Finding(name, "ok", "Message Content is ticked")
     meaning = "Discord ends every session of the bot at once."
     return Finding(name, "fail", "Message Content Intent is not ticked", meaning, TICK)
+
+
+def _shortcut(commands: Answer | PostFailed) -> Finding:
+    name, meaning = "discord.shortcut", f"Messages have no *{ASK_NAME}* in their menu."
+    if isinstance(commands, PostFailed):
+        return failed_call(name, commands, meaning)
+    known = commands.body if isinstance(commands.body, list) else []
+    if any(isinstance(one, dict) and one.get("name") == ASK_NAME for one in known):
+        return Finding(name, "ok", "the menu of messages has it")
+    return Finding(name, "warn", "not registered yet", meaning, "Start the bot: it registers its commands.")
 
 
 def _limit(answer: Answer | PostFailed) -> Mapping[str, JsonValue]:

@@ -23,7 +23,7 @@ from transports.discord.api.account import TakeGlobal
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.gateway_link import GatewayLink
 from transports.discord.api.rest import Rest, open_rest
-from transports.discord.api.values import DIRECT, Me
+from transports.discord.api.values import DIRECT, WEB, Me
 from transports.discord.events.command_registration import CommandRegistration
 from transports.discord.events.downloads import open_download
 from transports.discord.events.earlier_lines import EarlierLines
@@ -46,9 +46,6 @@ from transports.shared.live.background_calls import TIDY_AFTER_S, retry_cleanup
 
 log = logging.getLogger(__name__)
 
-WEB = "https://discord.com/channels"
-"""The address of a message is this, its guild, its channel and its id."""
-
 UPLOAD_BYTES = 10 * 2**20
 """The most bytes of a file where no guild sets a limit, as in a direct message."""
 
@@ -69,6 +66,8 @@ class Options:
     typing: bool = True
     feedback: bool = False
     in_place: frozenset[str] = frozenset()
+    ask_shortcut: bool = False
+    ask_reaction: str = ""
     bots: frozenset[str] = frozenset()
     roles: Callable[[], frozenset[str]] = frozenset
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -135,6 +134,8 @@ class Discord(MarkedClient[Options, Rest, _Connection]):
     """One bot."""
 
     kind, scale = "discord", SNOWFLAKES
+    hides_threads = True
+    """A thread of a channel may be private: not everybody in the channel sees it."""
     take_global: TakeGlobal | None = None
     ensure_ownership: Callable[[], Awaitable[None]] | None = None
     """See `transports.discord.api.account.BotAccount`."""
@@ -221,16 +222,18 @@ class Discord(MarkedClient[Options, Rest, _Connection]):
             roles=options.roles,
             max_age_s=options.max_age_s,
             presses=presses,
+            ask_reaction=options.ask_reaction,
             recent=self._recent,
             now=self._now,
         )
+        ask = intake.asked.by_menu if options.ask_shortcut else None
         session = partial(
             GatewaySession,
             presence.soon,
             intake,
             channels,
             registration,
-            partial(SlashCommands, commands=options.commands, models=options.models),
+            partial(SlashCommands, commands=options.commands, models=options.models, ask=ask),
             limits,
             self.count_unread,
         )
@@ -241,6 +244,7 @@ class Discord(MarkedClient[Options, Rest, _Connection]):
             session,
             rest.invalid_requests,
             on_frame=self._supervisor.heard,
+            reactions=bool(options.ask_reaction),
         )
         return _Connection(
             api=rest,

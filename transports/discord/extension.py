@@ -31,6 +31,8 @@ def _options(settings: Settings, given: DiscordSettings, environ: Mapping[str, s
         typing=given.typing,
         feedback=given.feedback,
         in_place=frozenset(given.in_place),
+        ask_shortcut=given.ask_shortcut,
+        ask_reaction=given.ask_reaction or "",
         bots=frozenset(given.bots),
         max_age_s=settings.recovery.max_age_s,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bot.config.settings import Names, Secret, Url, setting
+from bot.config.settings import Name, Names, Secret, Url, setting
 from bot.config.transports import TransportSection, TransportSettings
 
 
@@ -20,6 +20,10 @@ class DiscordSettings(TransportSection):
     typing: bool = setting(True, "Show that the bot is typing.")
     feedback: bool = setting(False, "Thumbs under each answer, kept in the audit.")
     in_place: Names = setting((), "Channel ids where a mention is answered by a reply, without a thread.")
+    ask_shortcut: bool = setting(False, "Messages have *Ask about this message* in their menu, under *Apps*.")
+    ask_reaction: Name | None = setting(
+        None, "An emoji, or the name or id of a server's own: whoever reacts with it asks about the message."
+    )
     bots: Names = setting((), "Ids of other bots that it answers when they mention it.")
 
 

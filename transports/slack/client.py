@@ -223,6 +223,10 @@ class Slack(MarkedClient[Options, WebApi, _Connection]):
         lines = (spoken(message, connection.me, connection.lookups.known) for message in messages)
         return Earlier(tuple(line for line in lines if line), section.left_out)
 
+    async def search_platform(self, thread: ThreadId, message_id: str, words: str) -> Sequence[str]:
+        """Search as Slack does, for the author of a message. Raises `PostFailed`."""
+        return await (await self._connect()).intake.search.search(thread.channel, message_id, words)
+
     @asynccontextmanager
     async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
         connection, options = await self._connect(), self._options
@@ -290,6 +294,8 @@ class Slack(MarkedClient[Options, WebApi, _Connection]):
             recent=self._recent,
             now=self._now,
             max_age_s=options.max_age_s,
+            features=options.features,
+            url=identity.url,
             read_from=anyio.current_time() + OUTCOMES_FIRST_S * has_pending,
         )
         with suppress(StoreUnavailable):  # a sign that stays is no reason not to serve

@@ -20,10 +20,17 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the settings switch on. ``command`` is the slash command, or blank."""
+    """What the settings switch on. ``command`` is the slash command, or blank.
+
+    ``shortcut``: messages have an entry in their menu that asks about them, as the reaction ``ask_reaction`` does.
+    ``search``: the model searches.
+    """
 
     command: str = "/threadfast"
     files: bool = True
+    shortcut: bool = False
+    ask_reaction: str = ""
+    search: bool = False
 
 
 ALWAYS = (
@@ -68,11 +75,18 @@ ALWAYS = (
         "people are known by their ids",
     ),
 )
-COMMAND = Scope("commands", "to offer its slash command", "no slash command")
+COMMAND = Scope("commands", "to offer its command, and a menu entry", "no slash command, no menu entry")
+SEARCH = Scope(
+    "search:read.public", "to search public channels", "`search_threads` is without Slack's search"
+)
+REACTIONS = Scope("reactions:read", "to hear a reaction that asks about a message", "a reaction asks nothing")
 FILES = (
     Scope("files:read", "to read the files that people give it", "it cannot read files"),
     Scope("files:write", "to give people files, and answers too long for messages", "it cannot post files"),
 )
+
+ASK, ASK_NAME = "ask", "Ask about this message"
+"""The ``callback_id`` of the entry in the menu of messages, and its name; Slack takes 24 characters."""
 
 EVENTS = (
     "app_home_opened", "app_mention", "agent_session_stopped", "agent_session_title_changed",
@@ -82,7 +96,13 @@ EVENTS = (
 
 def scopes(features: Features) -> tuple[Scope, ...]:
     """Return the bot token scopes that these features need, and no others."""
-    return (*ALWAYS, *((COMMAND,) if features.command else ()), *(FILES if features.files else ()))
+    return (
+        *ALWAYS,
+        *((COMMAND,) if features.command or features.shortcut else ()),
+        *(FILES if features.files else ()),
+        *((REACTIONS,) if features.ask_reaction else ()),
+        *((SEARCH,) if features.search else ()),
+    )
 
 
 def missing_scopes(granted: Iterable[str], features: Features) -> list[str]:
@@ -118,12 +138,17 @@ def manifest(name: str, features: Features, prompts: Sequence[Mapping[str, str]]
                 "should_escape": True,
             }
         ]
+    if features.shortcut:
+        about_it = "Opens a thread at the message and answers there"
+        one = {"name": ASK_NAME, "type": "message", "callback_id": ASK, "description": about_it}
+        offered["shortcuts"] = [one]
+    events = [*EVENTS, *(("reaction_added",) if features.ask_reaction else ())]
     return {
         "display_information": {"name": short_name, "description": about},
         "features": offered,
         "oauth_config": {"scopes": {"bot": sorted(scope.name for scope in scopes(features))}},
         "settings": {
-            "event_subscriptions": {"bot_events": list(EVENTS)},
+            "event_subscriptions": {"bot_events": events},
             "interactivity": {"is_enabled": True},
             "org_deploy_enabled": False,
             "socket_mode_enabled": True,

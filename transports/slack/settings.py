@@ -11,6 +11,7 @@ from bot.config.settings import Name, Names, Secret, Section, Settings, Url, mat
 from bot.config.transports import TransportSection, TransportSettings
 from transports.slack.manifest import Features
 
+EMOJI = re.compile(r"[a-z0-9_+'-]{1,100}")
 SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
 
 
@@ -40,6 +41,14 @@ class SlackSettings(TransportSection):
     stream_in_channels: bool = setting(
         True, "Stream there too: the asker sees it live, the others when it is whole."
     )
+    ask_shortcut: bool = setting(
+        False, "Messages have *Ask about this message* in their menu; the manifest declares it."
+    )
+    ask_reaction: Annotated[str, matches(EMOJI, "must be the name of an emoji, without colons")] | None = (
+        setting(
+            None, "Name of an emoji: whoever reacts with it asks about the message. The manifest declares it."
+        )
+    )
     bots: Names = setting((), "Ids of other bots that it answers.")
 
 
@@ -47,7 +56,14 @@ def features(settings: Settings, given: SlackSettings) -> Features:
     """Return what the settings switch on in the app of a workspace."""
     from bot.config.scopes import enabled_anywhere  # noqa: PLC0415 - it loads the domain, and every command loads this
 
-    return Features(given.command or "", files="files" in enabled_anywhere(settings))
+    tools = enabled_anywhere(settings)
+    return Features(
+        given.command or "",
+        files="files" in tools,
+        search="thread_search" in tools,
+        shortcut=given.ask_shortcut,
+        ask_reaction=given.ask_reaction or "",
+    )
 
 
 SETTINGS = TransportSettings(

@@ -22,8 +22,8 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
 
     work, writer = host.work, host.writer
     tools = ReadFile(work), ListFiles(work), SearchFiles(work), WriteFile(writer), EditFile(writer)
-    posts = [Attach(work, host.mask)] if host.can.files else []
-    fetches = [FetchFile()] if host.can.earlier else []
+    posts = [Attach(work, host.mask)] if any(one.capabilities.files for one in host.transports) else []
+    fetches = [FetchFile()] if any(one.capabilities.earlier for one in host.transports) else []
     yield Running({"files": [*tools, *posts, *fetches]})
 
 

@@ -25,6 +25,7 @@ TOOLS: Mapping[ToolName, tuple[str, ...]] = {
     "skills": ("load_skill",),
     "schedule": ("schedule", "schedules", "unschedule"),
     "ask_person": ("ask_person",),
+    "thread_search": ("search_threads",),
 }
 """The tools behind each name in `tools.enabled`."""
 

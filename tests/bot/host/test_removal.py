@@ -30,6 +30,10 @@ SETTINGS = {
     "slack": ({"transports": {"slack": {}, "sales": {"kind": "slack"}}}, "transports.slack"),
     "web": ({"transports": {"web": {}}}, "transports.web"),
     "schedule": ({"tools": {"enabled": ["files", "schedule"]}}, "tools.enabled[1]: schedule"),
+    "thread_search": (
+        {"tools": {"enabled": ["files", "thread_search"]}},
+        "tools.enabled[1]: thread_search",
+    ),
     "tracing": ({"observe": {"otlp_endpoint": "http://127.0.0.1:4318"}}, "observe.otlp_endpoint"),
 }
 """Settings that need each extension, and the key that is named without it."""

@@ -169,6 +169,11 @@ def overwrite(discord: FakeDiscord, call: Call) -> list[Json]:
     return discord.commands
 
 
+@route("GET", "/applications/{app}/commands")
+def registered(discord: FakeDiscord, call: Call) -> list[Json]:
+    return discord.commands
+
+
 def _registered(discord: FakeDiscord, told: Json, id: str | None) -> Json:
     kept = {
         "type": 1,

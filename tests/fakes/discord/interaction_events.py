@@ -1,14 +1,14 @@
-"""Buttons and slash commands: what arrives as INTERACTION_CREATE."""
+"""Buttons, slash commands and the menu of messages: what arrives as INTERACTION_CREATE."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from tests.fakes.discord.ids import APP, GRANTED, GUILD, Json
+from tests.fakes.discord.ids import APP, GRANTED, GUILD, PERMISSIONS, Json
 from tests.fakes.discord.interactions import AUTOCOMPLETE, COMMAND, COMPONENT, Interaction
 from tests.fakes.discord.people import People
-from tests.fakes.discord.records import Message
+from tests.fakes.discord.records import Channel, Message
 from tests.fakes.discord.views import channel_view, member, message_view
 
 Value = str | int | bool | float
@@ -45,10 +45,24 @@ class InteractionEvents(People):
         given = [_option(option, typed) | {"focused": True}]
         return self._interact(AUTOCOMPLETE, user, channel, self._command(name, given))
 
+    def choose(self, user: str, said: str | Message, name: str) -> Interaction:
+        """A choice in the menu of a message. One that the app has not registered cannot be made (LookupError)."""
+        message = self.message(said)
+        known = next((one["id"] for one in self.commands if (one["name"], one["type"]) == (name, 3)), None)
+        if known is None:
+            raise LookupError(f"no {name!r} in the menu: {self.commands}")
+        data: Json = {"id": known, "name": name, "type": 3, "target_id": message.id}
+        data["resolved"] = {"messages": {message.id: message_view(self, message)}}
+        return self._interact(COMMAND, user, message.channel, data)
+
     def _command(self, name: str, options: list[Json]) -> Json:
         known = next((one["id"] for one in self.commands if one["name"] == name), None)
         data: Json = {"id": known or self.snowflake(), "name": name, "type": 1}
         return data | ({"options": options} if options else {})
+
+    def _granted(self, channel: Channel) -> str:
+        denied = channel.denied | self.channels.get(channel.parent, channel).denied
+        return str(GRANTED & ~sum(PERMISSIONS[name] for name in denied))
 
     def _interact(
         self, type: int, user: str, channel: str, data: Json, message: Message | None = None
@@ -68,7 +82,7 @@ class InteractionEvents(People):
             "data": data,
             "channel_id": channel,
             "channel": channel_view(self, place) | {"permissions": str(GRANTED)},
-            "app_permissions": str(GRANTED),
+            "app_permissions": self._granted(place),
             "locale": "en-US",
             "entitlements": [],
             "entitlement_sku_ids": [],

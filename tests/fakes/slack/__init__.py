@@ -10,7 +10,7 @@
 There: team T1, bot UBOT/BBOT, app A1, people U1 U2 U3 with their DMs D1 D2 D3, channels C1 C2; more with
 ``slack.user(...)`` and ``slack.channel("C3", kind="private", member=False, archived=True)``.
 
-People: ``say`` ``bot_says`` ``edit`` ``delete`` ``unfurl`` ``press`` ``command`` ``stop``
+People: ``say`` ``bot_says`` ``edit`` ``delete`` ``unfurl`` ``press`` ``command`` ``shortcut`` ``react`` ``stop``
 ``open_home`` ``join`` ``event`` ``redeliver`` ``rate_limit_events``; each returns at once, ``await`` it for the ack.
 Seen: ``thread`` ``message(ts)`` ``posts()`` ``ephemerals`` ``pings`` ``unfurls`` (per message too) ``status``
 ``session`` ``prompts`` ``files`` ``responses`` ``downloads``.

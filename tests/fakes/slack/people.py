@@ -148,6 +148,14 @@ class People(Pressing):
         }[order]
         return [self.message_event(message, kind, more) for kind in wanted if kind == "message" or mentioned]
 
+    def react(self, user: str, ts: str, name: str) -> Delivery:
+        """A person puts a reaction on a message: reaction_added, which needs ``reactions:read``."""
+        message = self.message(ts)
+        message.reactions.setdefault(name, []).append(user)
+        item = {"type": "message", "channel": message.channel, "ts": ts}
+        event = {"type": "reaction_added", "user": user, "reaction": name, "item": item}
+        return self.event(event | {"item_user": message.user, "event_ts": self.next_ts()})
+
     def open_home(self, user: str, tab: str = "messages") -> Delivery:
         """app_home_opened."""
         channel = self.dm(user)

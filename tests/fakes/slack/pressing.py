@@ -1,4 +1,4 @@
-"""Buttons and slash commands: what arrives as ``interactive`` and ``slash_commands``."""
+"""Buttons, slash commands and message shortcuts: what arrives as ``interactive`` and ``slash_commands``."""
 
 from __future__ import annotations
 
@@ -83,6 +83,27 @@ class Pressing(Events):
         return self.sockets.deliver(
             "slash_commands", payload | ({"thread_ts": thread_ts} if thread_ts else {})
         )
+
+    def shortcut(self, user: str, ts: str, callback_id: str = "ask") -> Delivery:
+        """A choice in the menu of a message: ``message_action``, also where the bot is not a member."""
+        message = self.message(ts)
+        channel = self.channels[message.channel]
+        payload = {
+            "type": "message_action",
+            "token": "verification",
+            "action_ts": self.next_ts(),
+            "team": {"id": TEAM, "domain": "fake"},
+            "user": {"id": user, "username": user.lower(), "team_id": TEAM, "name": user.lower()},
+            "channel": {"id": channel.id, "name": "directmessage" if channel.kind == "im" else channel.name},
+            "is_enterprise_install": False,
+            "enterprise": None,
+            "callback_id": callback_id,
+            "trigger_id": f"{next(self.serial)}.1.fake",
+            "response_url": f"{self.url}/app/{TEAM}/{next(self.serial)}/key",
+            "message_ts": ts,
+            "message": message.view(),
+        }
+        return self.sockets.deliver("interactive", payload)
 
     def _shown(self, ts: str) -> Message | Ephemeral:
         for post in self.ephemerals:

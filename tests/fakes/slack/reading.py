@@ -151,6 +151,30 @@ def usergroups(slack: FakeSlack, _: Args) -> Json:
     return {"usergroups": [{"id": group, "handle": name} for group, name in slack.groups.items()]}
 
 
+@method("assistant.search.context", "search:read.public")
+def search(slack: FakeSlack, args: Args) -> Json:
+    """What a person may read of public channels: only with the token that came with their message."""
+    if args.need("action_token") not in slack.action_tokens:
+        raise Refusal("invalid_action_token")
+    found = [
+        {
+            "author_user_id": message.user or message.bot_id,
+            "author_name": slack.users[message.user].name if message.user in slack.users else "",
+            "team_id": TEAM,
+            "channel_id": channel.id,
+            "channel_name": channel.name,
+            "message_ts": message.ts,
+            "content": message.text,
+            "is_author_bot": bool(message.bot_id),
+            "permalink": f"{slack.url}/archives/{channel.id}/p{message.ts.replace('.', '')}",
+        }
+        for channel in slack.channels.values()
+        for message in channel.messages.values()
+        if channel.kind == "public" and args.need("query").lower() in message.text.lower()
+    ]
+    return {"results": {"messages": found[: args.number("limit", 20)]}}
+
+
 @method("conversations.info")
 def conversation_info(slack: FakeSlack, args: Args) -> Json:
     channel = _seen(slack, args.need("channel"))

@@ -90,6 +90,8 @@ class FakeSlack(Failing[Fault, Json], People):
         self.script = Script()
         self.sockets = Sockets(self, ack_budget=ack_budget, redeliver_after=redeliver_after, offline=offline)
         self.echoes = echo
+        self.action_tokens: set[str] = set()
+        """Those that came with messages, and let the bot search."""
         self.agent = agent
         self.stream_bytes, self.stream_seconds = STREAM_BYTES, STREAM_SECONDS
         self.acked = 0
@@ -148,7 +150,7 @@ class FakeSlack(Failing[Fault, Json], People):
         app.router.add_get("/link", self.sockets.serve)
         app.router.add_post("/upload/v1/{file}", partial(uploads.upload, self))
         app.router.add_get("/files-pri/T1-{file}/download/{name}", partial(uploads.download, self))
-        app.router.add_post("/actions/{rest:.*}", partial(uploads.respond, self))
+        app.router.add_post("/{kind:actions|app}/{rest:.*}", partial(uploads.respond, self))
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
         self._listener = socket.create_server(("127.0.0.1", self._port), backlog=1024)

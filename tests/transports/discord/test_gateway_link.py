@@ -94,6 +94,9 @@ class Bot:
     def on_edit(self, payload):
         self.note(f"edit {payload.message_id} {payload.data['content']}")
 
+    def on_reaction(self, event):
+        self.note(f"reaction {event.emoji} {event.message_id}")
+
     def on_delete(self, channel_id, message_ids):
         self.note(f"delete {channel_id} {' '.join(sorted(message_ids))}")
 

@@ -230,7 +230,7 @@ async def test_what_take_returns_is_the_answer_in_the_acknowledgement(slack):
         ("interactive", {"type": "view_submission", "view": {"callback_id": "x"}}, "other"),
         ("interactive", {"type": "view_closed"}, "other"),
         ("interactive", {"type": "shortcut", "callback_id": "x"}, "other"),
-        ("interactive", {"type": "message_action", "callback_id": "x"}, "other"),
+        ("interactive", {"type": "message_action", "callback_id": "x"}, "shortcut"),
         ("interactive", {"type": "block_suggestion", "action_id": "x"}, "other"),
         ("slash_commands", {"command": "/never"}, "command"),
         ("from_the_future", {"type": "hovercraft"}, "other"),

@@ -57,6 +57,8 @@ class Hooks(Protocol):
 
     def on_edit(self, payload: discord.RawMessageUpdateEvent, /) -> None: ...
 
+    def on_reaction(self, event: discord.RawReactionActionEvent, /) -> None: ...
+
     def on_delete(self, channel_id: str, message_ids: Collection[str], /) -> None: ...
 
     async def on_interaction(self, interaction: discord.Interaction, /) -> None: ...
@@ -86,7 +88,7 @@ class Gateway(Client):
         connected: Callable[[], None],
         begin: Callable[[], None],
         tasks: TaskGroup,
-        **options: float,
+        **options: Any,
     ) -> None:
         super().__init__(api_url, str(url), invalid_requests, enable_debug_events=True, **options)
         self._gateway, self._session_hooks = url, hooks
@@ -225,6 +227,7 @@ def _hook_of(hooks: Hooks) -> dict[str, Callable[..., object]]:
     return {
         "message": hooks.on_message,
         "raw_message_edit": hooks.on_edit,
+        "raw_reaction_add": hooks.on_reaction,
         "raw_message_delete": lambda gone: hooks.on_delete(str(gone.channel_id), (str(gone.message_id),)),
         "raw_bulk_message_delete": lambda gone: hooks.on_delete(
             str(gone.channel_id), tuple(map(str, gone.message_ids))

@@ -75,11 +75,12 @@ class GatewayLink:
         invalid_requests: InvalidRequests,
         *,
         on_frame: Callable[[], None],
+        reactions: bool = False,
     ) -> None:
         self._token, self._url = token, URL(gateway_url) if gateway_url else GATEWAY
         self._api_url = api_base_url or DISCORD
         self._make_hooks, self._invalid_requests = make_hooks, invalid_requests
-        self._on_frame = on_frame
+        self._on_frame, self._reactions = on_frame, reactions
         self._sessions: deque[float] = deque(maxlen=SESSIONS_PER_HOUR)
 
     async def run(self, connected: Callable[[], None]) -> None:
@@ -103,6 +104,7 @@ class GatewayLink:
                 tasks,
                 guild_ready_timeout=GUILDS_S,
                 heartbeat_timeout=HEARTBEAT_S,
+                reactions=self._reactions,
             )
             try:
                 end = await self._run_client(client, tasks)

@@ -56,14 +56,17 @@ on_sent: ContextVar[Callable[[], None] | None] = ContextVar("on_sent", default=N
 
 
 class Client(discord.Client):
-    """A client of the library for the API at *api_url*; *proxied_url* chooses its proxy."""
+    """A client of the library for the API at *api_url*; *proxied_url* chooses its proxy.
+
+    It hears of reactions only with the option ``reactions``.
+    """
 
     def __init__(
         self, api_url: str, proxied_url: str, invalid_requests: InvalidRequests, **options: Any
     ) -> None:
         be_quiet()
         intents = discord.Intents.default()
-        intents.message_content = True
+        intents.message_content, intents.reactions = True, options.pop("reactions", False)
         super().__init__(
             intents=intents,
             max_messages=None,

@@ -8,6 +8,9 @@ from typing import Literal
 
 from threads.model import ThreadId
 
+WEB = "https://discord.com/channels"
+"""The address of a message is this, its guild, its channel and its id."""
+
 DIRECT = "@me"
 """The workspace of a direct message, as in Discord's own links: there is no guild."""
 

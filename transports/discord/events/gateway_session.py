@@ -53,6 +53,7 @@ class GatewaySession:
         self._slash: SlashCommands | None = None
         self.on_session, self.on_message = intake.on_session, intake.on_message
         self.on_edit, self.on_delete = intake.on_edit, intake.on_delete
+        self.on_reaction = intake.on_reaction
         self.on_interaction, self.on_unread = intake.on_interaction, count_unread
         self.on_channel, self.on_gone = channels.see, channels.forget
 

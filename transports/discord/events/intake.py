@@ -10,6 +10,7 @@ The gateway calls its hooks from within its reading, so each event is queued for
 | a forward                            | its queue waits for words about it (`Forwards`)                          |
 | too many wait, or the disk refuses   | missed: the catch-up reads it later                                      |
 | a press, a slash command             | made durable, then acknowledged within Discord's 3 s                     |
+| a reaction that asks                 | its queue reads the message (`AskedMessages`)                            |
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from transports.discord.api.channel_types import Channels
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import instant
 from transports.discord.api.values import DIRECT, Me, Place
+from transports.discord.events.asked_message import AskedMessages
 from transports.discord.events.catch_up import ChannelHistory
 from transports.discord.events.channel_queue import ChannelQueues
 from transports.discord.events.forwards import Forwards, is_forward
@@ -77,6 +79,7 @@ class Intake:
         presses: Presses[ButtonPress],
         recent: Recent,
         now: Callable[[], datetime],
+        ask_reaction: str = "",
     ) -> None:
         """*hear* gets each line of a thread, by its id, also what is not for the bot.
 
@@ -95,6 +98,9 @@ class Intake:
         self._catch_up = CatchUp(marks, self._history)
         marks.on_take_over, marks.on_store_back = self._close_gaps, self._catch_up.hurry
         self._threads: LRUCache[str, ThreadId] = LRUCache(REMEMBERED)
+        self.asked = AskedMessages(
+            rest, me, channels, self._reply_chains, destinations, self._hand_over, ask_reaction, now
+        )
         self._member_roles: LRUCache[tuple[str, str], tuple[str, ...]] = LRUCache(MEMBERS_REMEMBERED)
 
     def on_session(self) -> None:
@@ -138,6 +144,11 @@ class Intake:
 
     def on_delete(self, channel_id: str, message_ids: Collection[str]) -> None:
         self._change(channel_id, partial(self._delete, channel_id, message_ids))
+
+    def on_reaction(self, event: discord.RawReactionActionEvent) -> None:
+        work = partial(self.asked.by_reaction, event)
+        if self.asked.is_chosen(event) and not self._queues.put(str(event.channel_id), work):
+            log.warning("ask.full: a question about a message was not taken: too much waits in its channel")
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Take a press; slash commands have their own tree."""

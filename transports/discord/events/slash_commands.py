@@ -46,12 +46,16 @@ OUTDATED = "I do not know this command any more. Discord forgets it in a while; 
 Take = Callable[[Incoming, anyio.Event], Awaitable[str]]
 """Makes a command durable; its answer goes to the interaction. See `interactions.Take`."""
 
+ASK_NAME = "Ask about this message"
+Ask = Callable[[discord.Interaction, discord.Message, anyio.Event], Awaitable[str]]
+"""Takes a choice in the menu of a message. See `asked_message.AskedMessages`."""
+
 
 class SlashCommands(app_commands.CommandTree[discord.Client]):
     """The commands of one client of the gateway.
 
     ``commands`` has the meaning of each by its usage, such as "/deny [ID | all]". ``models`` are the names that
-    `/model` completes.
+    `/model` completes. With ``ask``, messages have an entry in their menu.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
         *,
         commands: Mapping[str, str],
         models: Sequence[str],
+        ask: Ask | None = None,
     ) -> None:
         super().__init__(
             client,
@@ -76,6 +81,14 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
                 self._add(usage, meaning)
             except (ValueError, app_commands.AppCommandError) as error:  # an extension's: the others stay
                 log.warning("slash.left_out: %s can only be typed: %s", usage, error)
+
+        if ask:
+            self._add_ask(ask)
+
+    def _add_ask(self, ask: Ask) -> None:
+        @self.context_menu(name=ASK_NAME)
+        async def callback(interaction: discord.Interaction, message: discord.Message) -> None:
+            await take_and_acknowledge(interaction, partial(ask, interaction, message), thinking=True)
 
     def _add(self, usage: str, meaning: str) -> None:
         """Add a command. Raises ValueError and `AppCommandError` for a name that Discord does not take."""

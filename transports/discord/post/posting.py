@@ -273,9 +273,11 @@ class Posting:
 
 
 def _is_private(outgoing: Outgoing) -> bool:
-    """Return whether a post answers a slash command, or refuses a press of a button."""
+    """Return whether a post answers a slash command, or refuses a press of a button or a question about a message."""
     refuses = outgoing.kind in ("notice", "refusal")
-    return outgoing.reply_to.startswith("slash-") or (outgoing.reply_to.startswith("press-") and refuses)
+    return outgoing.reply_to.startswith("slash-") or (
+        outgoing.reply_to.startswith(("ask-", "press-")) and refuses
+    )
 
 
 def _log_upload_retry(error: PostFailed, fields: Mapping[str, object]) -> None:

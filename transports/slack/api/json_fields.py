@@ -69,5 +69,5 @@ def is_direct(channel: str) -> bool:
 
 
 def is_one_persons(message_id: str) -> bool:
-    """Return whether the answer to this message is for the person alone who pressed or typed it."""
-    return message_id.startswith(("press-", "slash-"))
+    """Return whether the answer to this message is for the person alone who pressed, typed or chose it."""
+    return message_id.startswith(("ask-", "press-", "slash-"))

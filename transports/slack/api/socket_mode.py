@@ -22,7 +22,7 @@ from transports.slack.api.websocket import Frame, Renew, Socket
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["event", "action", "command", "other"]
+Kind = Literal["event", "action", "command", "shortcut", "other"]
 Take = Callable[[Kind, Mapping[str, JsonValue]], Awaitable[Mapping[str, JsonValue] | None]]
 """Makes one payload durable and returns the body of its acknowledgement. If it raises, nothing is acknowledged."""
 
@@ -179,6 +179,8 @@ def kind_of(body: Mapping[str, JsonValue]) -> Kind:
             return "event"
         case {"type": "block_actions"}:
             return "action"
+        case {"type": "message_action"}:
+            return "shortcut"
         case {"command": str()}:
             return "command"
         case _:

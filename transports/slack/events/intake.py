@@ -23,8 +23,11 @@ from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, Ca
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
 from transports.shared.live.background_calls import retry_cleanup
+from transports.slack.api.json_fields import part, string
+from transports.slack.api.platform_search import PlatformSearch
 from transports.slack.api.socket_mode import Kind
 from transports.slack.api.web_api import WebApi
+from transports.slack.events.asked_message import AskedMessages
 from transports.slack.events.catch_up import ChannelHistory
 from transports.slack.events.lookups import NAMED_WITHIN_S, Lookups
 from transports.slack.events.parse_action import ButtonPress, parse_action, parse_command
@@ -41,12 +44,18 @@ from transports.slack.events.parse_event import (
 from transports.slack.events.parse_message import Me
 from transports.slack.events.pressed_buttons import PressedButtons
 from transports.slack.live.presence import Presence
+from transports.slack.manifest import Features
 
 log = logging.getLogger(__name__)
 
 
+NOTHING_MORE = Features()
+
+
 class Intake:
     """Takes the events of one workspace. *hear* gets each line of a thread, by its id, also what is not for the bot.
+
+    ``url`` is the address of the workspace on the web.
 
     A missed message older than ``max_age_s`` is stale. Missed messages are not read before ``read_from`` on the clock
     of `anyio.current_time`.
@@ -68,12 +77,16 @@ class Intake:
         now: Callable[[], datetime],
         max_age_s: float,
         read_from: float = 0.0,
+        features: Features = NOTHING_MORE,
+        url: str = "",
     ) -> None:
         self._buttons = buttons
         self._lookups, self._order = lookups, anyio.Lock(fast_acquire=True)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._hear = presence, recent, hear
         self._loop_guard = BotLoopGuard(me.bots)
+        self.search, self._searches = PlatformSearch(web), features.search
+        self._asked = AskedMessages(web, me, lookups, features, url, presence, self._deliver)
         history = ChannelHistory(
             web,
             marks,
@@ -103,12 +116,19 @@ class Intake:
             case "command":
                 if incoming := parse_command(dict(body), self._me):
                     await self._deliver(incoming)
+            case "shortcut":
+                await self._asked.by_shortcut(body)
             case "other":
                 log.info("intake.ignored: a payload of a kind that is not used")
             case _:
                 assert_never(kind)
 
     async def _event(self, body: Mapping[str, JsonValue]) -> None:
+        if self._searches:
+            self.search.note(part(body, "event"))
+        if string(reacted := part(body, "event"), "type") == "reaction_added":
+            await self._asked.by_reaction(reacted)
+            return
         parsed = parse_event(dict(body), self._me, self._lookups.known)
         if parsed.odd:
             log.info("intake.ignored: nothing to do with %s", parsed.odd)
