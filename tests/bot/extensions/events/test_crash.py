@@ -1,0 +1,123 @@
+"""A bot that dies between the acceptance of an event and its turn: the next one goes on, and nothing is twice or lost."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from bot.extensions.events import starter
+from tests.bot.extensions.events.test_story import saying, sending
+from tests.patience import WITHIN_S
+from tests.serving import Chat
+from threads.errors import StoreUnavailable
+from threads.store.json_file import JsonFile
+
+CHANGES = ("accepted", "claimed", "the post is known", "begun")
+"""What is written of an event, in this order."""
+
+
+class Deadly(Chat):
+    """A chat whose bot dies when it posts in the channel, before that is seen or ``after``."""
+
+    def __init__(self, *, after: bool) -> None:
+        super().__init__()
+        self.after, self.dead = after, anyio.Event()
+
+    async def post(self, outgoing):
+        if outgoing.thread.root or self.dead.is_set():
+            return await super().post(outgoing)
+        if self.after:
+            await super().post(outgoing)
+        self.dead.set()
+        return await anyio.sleep_forever()
+
+
+async def sent(ci, dead):
+    """Send an event and wait until the bot is dead or has answered; return the answer, if there was one."""
+    answers = []
+
+    async def send():
+        answers.append(await ci.send("job 17"))
+
+    with anyio.fail_after(WITHIN_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send)
+            await dead.wait()
+            with anyio.move_on_after(0.2 if not answers else 0):  # the answer may be under way
+                while not answers:
+                    await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+    return answers
+
+
+async def went_on(tmp_path, fake, chat, accepted):
+    """Check that the next bot starts the turn once, and that one which nobody was promised may be sent again."""
+    async with sending(tmp_path, fake, chat=chat) as ci:
+        if not accepted:
+            assert (await ci.send("job 17")).status_code == 202
+        await ci.settled("p1")
+        again = await ci.send("job 17")
+        assert again.status_code == 202
+    posts = [post for post in chat.posts if not post.thread.root]
+    assert len(posts) == 1
+    assert [post.text for post in chat.posts if post.thread.root] == ["ok"]
+    assert len(fake.requests) == 1
+
+
+@pytest.fixture(autouse=True)
+def no_wait(monkeypatch):
+    monkeypatch.setattr(starter, "LATE_POST_S", 0.0)
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("place", range(len(CHANGES)), ids=CHANGES)
+async def test_it_dies_before_or_after_a_change_is_durable(tmp_path, monkeypatch, place, durable):
+    chat, dead, change, seen = Chat(), anyio.Event(), JsonFile.change, []
+
+    async def dying(self, function):
+        if self._path.name != "accepted.json":
+            return await change(self, function)
+        seen.append(function(self.value) is not self.value)
+        if sum(seen) != place + 1 or not seen[-1] or dead.is_set():
+            return await change(self, function)
+        if durable:
+            await change(self, function)
+        dead.set()
+        return await anyio.sleep_forever()
+
+    async with saying() as fake:
+        with monkeypatch.context() as patch:
+            patch.setattr(JsonFile, "change", dying)
+            async with sending(tmp_path, fake, chat=chat) as ci:
+                answers = await sent(ci, dead)
+                if place == CHANGES.index("begun"):
+                    await ci.settled("p1")
+        assert bool(answers) == (place > 0)
+        await went_on(tmp_path, fake, chat, place > 0 or durable)
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_it_dies_while_it_posts(tmp_path, after):
+    chat = Deadly(after=after)
+    async with saying() as fake:
+        async with sending(tmp_path, fake, chat=chat) as ci:
+            [answer] = await sent(ci, chat.dead)
+            assert answer.status_code == 202
+        await went_on(tmp_path, fake, chat, accepted=True)
+
+
+async def test_a_disk_that_is_full_promises_nothing(tmp_path, monkeypatch):
+    change, full = JsonFile.change, [True]
+
+    async def refused(self, function):
+        if self._path.name == "accepted.json" and full[0]:
+            raise StoreUnavailable("accepted.json: no space left")
+        return await change(self, function)
+
+    monkeypatch.setattr(JsonFile, "change", refused)
+    async with saying() as fake, sending(tmp_path, fake) as ci:
+        assert (await ci.send("job 17")).status_code == 503
+        full[0] = False
+        assert (await ci.send("job 17")).status_code == 202
+        await ci.settled("p1")
+    assert len(fake.requests) == 1
