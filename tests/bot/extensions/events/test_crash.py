@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from bot.extensions.events import starter
+from bot.extensions.events import accepted, starter
 from tests.bot.extensions.events.test_story import saying, sending
 from tests.patience import WITHIN_S
 from tests.serving import Chat
@@ -32,28 +32,28 @@ class Deadly(Chat):
         return await anyio.sleep_forever()
 
 
-async def sent(ci, dead):
-    """Send an event and wait until the bot is dead or has answered; return the answer, if there was one."""
+async def sent(ci, dead, *, answered):
+    """Send an event, and wait until the bot is dead and, if it gets so far, has *answered*. Return the answers."""
     answers = []
 
-    async def send():
-        answers.append(await ci.send("job 17"))
+    async def send(is_done):
+        answers.append((await ci.send("job 17")).status_code)
+        is_done.set()
 
     with anyio.fail_after(WITHIN_S):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(send)
+            tasks.start_soon(send, is_done := anyio.Event())
             await dead.wait()
-            with anyio.move_on_after(0.2 if not answers else 0):  # the answer may be under way
-                while not answers:
-                    await anyio.sleep(0.01)
+            if answered:
+                await is_done.wait()
             tasks.cancel_scope.cancel()
     return answers
 
 
-async def went_on(tmp_path, fake, chat, accepted):
+async def went_on(tmp_path, fake, chat, *, promised, dsn=""):
     """Check that the next bot starts the turn once, and that one which nobody was promised may be sent again."""
-    async with sending(tmp_path, fake, chat=chat) as ci:
-        if not accepted:
+    async with sending(tmp_path, fake, chat=chat, dsn=dsn) as ci:
+        if not promised:
             assert (await ci.send("job 17")).status_code == 202
         await ci.settled("p1")
         again = await ci.send("job 17")
@@ -89,11 +89,10 @@ async def test_it_dies_before_or_after_a_change_is_durable(tmp_path, monkeypatch
         with monkeypatch.context() as patch:
             patch.setattr(JsonFile, "change", dying)
             async with sending(tmp_path, fake, chat=chat) as ci:
-                answers = await sent(ci, dead)
+                assert await sent(ci, dead, answered=place > 0) == [202] * (place > 0)
                 if place == CHANGES.index("begun"):
                     await ci.settled("p1")
-        assert bool(answers) == (place > 0)
-        await went_on(tmp_path, fake, chat, place > 0 or durable)
+        await went_on(tmp_path, fake, chat, promised=place > 0 or durable)
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -101,9 +100,22 @@ async def test_it_dies_while_it_posts(tmp_path, after):
     chat = Deadly(after=after)
     async with saying() as fake:
         async with sending(tmp_path, fake, chat=chat) as ci:
-            [answer] = await sent(ci, chat.dead)
-            assert answer.status_code == 202
-        await went_on(tmp_path, fake, chat, accepted=True)
+            assert await sent(ci, chat.dead, answered=True) == [202]
+        await went_on(tmp_path, fake, chat, promised=True)
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_another_worker_over_one_database_goes_on_where_the_first_one_died(
+    tmp_path, monkeypatch, dsn, after
+):
+    monkeypatch.setattr(accepted, "LEASE_S", 0.5)
+    monkeypatch.setattr(starter, "POLL_S", 0.05)
+    chat = Deadly(after=after)
+    async with saying() as fake:
+        async with sending(tmp_path / "a", fake, chat=chat, dsn=dsn) as ci:
+            assert await sent(ci, chat.dead, answered=True) == [202]
+        await went_on(tmp_path / "b", fake, chat, promised=True, dsn=dsn)
+    assert not (tmp_path / "b" / "accepted.json").exists(), "the event is in the database"
 
 
 async def test_a_disk_that_is_full_promises_nothing(tmp_path, monkeypatch):

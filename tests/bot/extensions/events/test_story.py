@@ -47,7 +47,7 @@ class Sender:
 
 
 @asynccontextmanager
-async def sending(data, fake, *, chat=None, source=None, **more):
+async def sending(data, fake, *, chat=None, source=None, dsn="", **more):
     ci = {"secret": "env:CI", "channel": "fake:W:C1", "prompt": PROMPT, **(source or {})}
     port = free_port()
     given = {
@@ -58,7 +58,10 @@ async def sending(data, fake, *, chat=None, source=None, **more):
         "events": {"port": port, "sources": {"ci": {k: v for k, v in ci.items() if v is not None}}},
         **more,
     }
-    async with serving(data, given, environ={**KEYS, "CI": SECRET}, chat=chat) as served:
+    if dsn:
+        given["store"] = {"kind": "postgres", "dsn": "env:DATABASE_URL"}
+    environ = {**KEYS, "CI": SECRET, "DATABASE_URL": dsn}
+    async with serving(data, given, environ=environ, chat=chat) as served:
         yield Sender(served, port)
 
 
