@@ -1,4 +1,4 @@
-"""A bot that dies between the acceptance of an event and its turn: the next one goes on, and nothing is twice or lost."""
+"""A bot that dies between accepting an event and its turn: the next goes on, and nothing is twice or lost."""
 
 from __future__ import annotations
 

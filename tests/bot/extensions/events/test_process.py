@@ -26,20 +26,16 @@ class Machine:
     def __init__(self, tmp_path, slack) -> None:
         self.slack, self.path, self.port = slack, tmp_path / "settings.json", free_port()
         source = {"secret": "env:CI_SECRET", "channel": CHANNEL, "prompt": "A build has failed: look at it."}
-        self.settings = {
-            "data": "data",
-            "model": "offline/demo",
-            "events": {"port": self.port, "sources": {"ci": source}},
-            "transports": {"slack": {"api_base_url": slack.api_base_url}},
-        }
+        transports = {"slack": {"api_base_url": slack.api_base_url}}
+        events = {"port": self.port, "sources": {"ci": source}}
+        self.settings = {"data": "data", "model": "offline/demo", "events": events, "transports": transports}
         self.env = environ(slack, CI_SECRET=SECRET)
 
     @asynccontextmanager
     async def bot(self):
         self.path.write_text(json.dumps(self.settings))
-        links = len(self.slack.sockets.links)
         async with running(self.path, self.env) as process:
-            await self.slack.until(lambda: len(self.slack.sockets.links) > links or self.slack.sockets.links)
+            await self.slack.until(lambda: self.slack.sockets.links)
             yield process
 
     async def post(self, *words, said=""):
