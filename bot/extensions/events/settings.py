@@ -46,8 +46,6 @@ class EventSettings(Section):
 
 
 def _faults(document: Document) -> Iterator[str]:
-    from bot.routing.commands import parse  # noqa: PLC0415 - slow, and only where there are events
-
     events = object_in(document.get("events"))
     host, url = events.get("host", "127.0.0.1"), events.get("public_url")
     if isinstance(url, str) and not url.startswith(("https://", "http://127.", "http://localhost")):
@@ -55,6 +53,8 @@ def _faults(document: Document) -> Iterator[str]:
     if isinstance(host, str) and host not in LOOPBACK and url is None:
         yield "events.host: other machines can reach this address; give public_url, of a reverse proxy with TLS"
     for name, source in object_in(events.get("sources")).items():
+        from bot.routing.commands import parse  # noqa: PLC0415 - slow, and only where there are some
+
         given = object_in(source)
         path, prompt = f"events.sources.{plain(name)}", given.get("prompt", "")
         if prompt and given.get("playbook"):
