@@ -32,12 +32,18 @@ class Sender:
     """A sender of events to a bot, and the chat where they are posted."""
 
     def __init__(self, chat: Chat, port: int) -> None:
-        self.chat, self.url = chat, f"http://127.0.0.1:{port}/events/ci"
+        self.chat, self.port, self.url = chat, port, f"http://127.0.0.1:{port}/events/ci"
 
     async def send(self, text: str, key: str = "e1") -> httpx2.Response:
         body = text.encode()
         async with httpx2.AsyncClient() as client:
             return await client.post(self.url, content=body, headers=signed(body, key))
+
+    def raw(self, body: bytes) -> bytes:
+        """Return the bytes of a request."""
+        given = {"Host": f"127.0.0.1:{self.port}", "Content-Length": str(len(body)), **signed(body)}
+        head = ["POST /events/ci HTTP/1.1", *(f"{name}: {value}" for name, value in given.items()), "", ""]
+        return "\r\n".join(head).encode() + body
 
     async def settled(self, root: str = "p1"):
         """Wait for the outcome of a turn, and return the posts of its thread."""
