@@ -40,6 +40,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "browser": BuiltIn("bot.extensions.browser.extension", tools=("browser",)),
     "doctor": BuiltIn("bot.extensions.doctor.extension", commands=("check", "doctor", "extensions")),
     "documents": BuiltIn("bot.extensions.documents.extension"),
+    "events": BuiltIn("bot.extensions.events.extension", keys=("events",), commands=("post",)),
     "files": BuiltIn("bot.extensions.files.extension", tools=("files",)),
     "mcp": BuiltIn("bot.extensions.mcp.extension", keys=("mcp_servers",), commands=("mcp",)),
     "metrics": BuiltIn("bot.extensions.metrics.extension"),

@@ -10,11 +10,11 @@ An extension is a folder with a module that has an `Extension` called ``extensio
 | a chat platform               | ``transports``                       | `run`, `init`, `doctor`, `check`       |
 | models                        | ``models``                           | `providers.NAME.kind`                  |
 | tools                         | `Running.tools`, `Host.offer`        | the model, under the policy of tools   |
-| text for the system prompt    | `Running.instructions`               | each turn                              |
-| text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
+| text for the system prompt, the model | `Running.instructions`, `.prepare`, `.extend` | each turn             |
 | a word on tool calls          | `Running.review`                     | calls that no rule denies              |
 | what a file says              | ``documents``, `Running.to_text`     | each turn with files, tools            |
 | a sink of turn events, pages  | ``observers``                        | a running bot, the port of its health  |
+| what commands can send it     | `Running.posts`                      | the socket of the data folder          |
 | what status says of it        | `Running.facts`, `.troubles`, `.off` | status, health, `/status`, the page    |
 | work in the background        | ``open``: the block around the bot   | a running bot                          |
 | commands, JSON Schemas        | ``commands``, a row in `BUILT_IN`    | the command line, `threadfast schema`  |
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from bot.host.storage import Resources, Storage
     from bot.observe.audit import Note
     from bot.observe.event_stream import EventStream
+    from bot.observe.live_parts import Posts
     from bot.observe.turn_events import Sink as Observer
     from bot.ports.status import Status
     from bot.ports.tool import Tool, ToolContext
@@ -114,7 +115,7 @@ class Host:
     writer: Writer
     egress: Egress
     web_fetch: WebFetch | None
-    post: Callable[[Outgoing], Awaitable[object]]
+    post: Callable[[Outgoing], Awaitable[str]]
     transports: Sequence[Transport]
     offer: Callable[[str, Sequence[Tool]], None]
     is_admin: Callable[[str], bool]
@@ -167,9 +168,9 @@ class Running:
     reply; it may raise `threads.errors.StoreUnavailable`. ``turns`` has the turns that a command is answered with;
     such a command is about a thread, and its ``is_turn`` does not count. ``prepare`` runs before a turn; text that it
     returns is the whole answer. ``extend`` adds to a person's message before the model sees it. ``instructions``
-    return text for the system prompt of those who have the tools of a group; they run in a thread. ``to_text``
-    returns a file that came with a message with its text, or as it is. ``receiving`` wraps the sink of all events.
-    ``sign_in`` returns how the asker of a call signs in, by the group of the tool. ``review`` has a word on calls.
+    return text for the system prompt of those who have the tools of a group; they run in a thread. ``to_text`` gives
+    a message's file its text. ``receiving`` wraps the sink of all events. ``sign_in`` returns how an asker signs in,
+    by the group of a tool. ``review`` has a word on calls. ``posts`` takes what is sent to the socket, by path.
     """
 
     tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
@@ -185,6 +186,7 @@ class Running:
     receiving: Callable[[Sink], Sink] | None = None
     sign_in: Callable[[str, ToolContext], SignIn | None] | None = None
     review: Review | None = None
+    posts: Posts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +243,11 @@ class StoreKind:
 class Extension:
     """One extension. ``about`` says in one line what it is for; ``page`` is its page of the manual.
 
-    ``transports`` are chat platforms by their kind, ``models`` makes models by the kind of their provider, and
-    ``stores`` has stores by their `store.kind`. ``commands`` are commands of the program; built-in extensions have
-    theirs in `BUILT_IN`. ``documents`` makes what reads files of others, for the whole bot: the last one counts.
-    ``open`` is a block around a running bot; it yields None where the settings ask for nothing. ``observers`` is the
-    same for a sink of events. ``checks`` returns its checks for `threadfast doctor`, ``faults`` what `check` finds
-    wrong, ``warnings`` what is odd in good settings. ``groups`` returns where tools of its own making come from.
+    ``transports`` are chat platforms by kind, ``models`` makes models by the kind of their provider, ``stores`` are
+    by `store.kind`. ``commands`` are of the program; built-in extensions have theirs in `BUILT_IN`. ``documents``
+    makes what reads files of others, for the whole bot: the last one counts. ``open`` is a block around a running
+    bot; it yields None where the settings ask for nothing. ``observers`` is the same for a sink of events. ``checks``
+    are for `threadfast doctor`, ``faults`` and ``warnings`` for `check`, ``groups`` where tools of its own come from.
     """
 
     name: str
@@ -280,8 +281,7 @@ def transport_kinds(settings: Settings | None = None) -> Mapping[str, TransportK
 
 def store_kind(settings: Settings) -> StoreKind | None:
     """Return the store of the settings, None for files. Raises `ConfigInvalid` if nothing here brings it."""
-    name = settings.store.kind
-    if name == "files":
+    if (name := settings.store.kind) == "files":
         return None
     for extension in extensions_of(settings):
         if name in extension.stores:

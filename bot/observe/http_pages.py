@@ -7,10 +7,12 @@
 | `/status`  | `bot.ports.status.Status` as JSON                                                       |
 | others     | of extensions, such as `/metrics` for Prometheus                                        |
 | `/events`  | a stream of `bot.observe.event_lines`, on the socket only; see `bot.observe.event_server` |
+| a POST     | what an extension takes, on the socket only                                             |
 
-The pages are read-only, and only the request line and the ``Host`` header are read. Every web page in a browser on
-this machine can reach a port, so requests to the port must use a loopback host name. Each connection serves one
-request within 5 s, and at most 16 are served at once. Anything else is closed. A stream is not one of these 16.
+The pages are read-only, and of a request for one only its line and the ``Host`` header are read. Every web page in a
+browser on this machine can reach a port, so requests to the port must use a loopback host name. Each connection
+serves one request within 5 s, and at most 16 are served at once. Anything else is closed. A stream and a POST are not
+among these 16.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from json import dumps
+from types import MappingProxyType
 
 import anyio
 import h11
 from anyio.abc import ByteStream
 
 from bot.observe.event_server import EventServer
+from bot.observe.live_parts import Posts
 from bot.observe.watchdog import Watchdog
 from bot.ports.status import EVENTS, Status
 
@@ -35,6 +39,7 @@ PLAIN = "text/plain; charset=utf-8"
 WITHIN_S = 5.0
 AT_ONCE = 16
 MAX_HEAD = 8_192
+CLOSING = ("Cache-Control", "no-store"), ("Connection", "close")
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _GONE = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, h11.ProtocolError)
 
@@ -48,6 +53,8 @@ class HttpPage:
 
 Pages = Mapping[str, Callable[[], HttpPage]]
 StatusPages = Mapping[str, Callable[[Status], HttpPage]]
+
+NO_POSTS: Posts = MappingProxyType({})
 
 
 def pages(watchdog: Watchdog, others: StatusPages) -> Pages:
@@ -66,10 +73,12 @@ def pages(watchdog: Watchdog, others: StatusPages) -> Pages:
 
 
 class PageServer:
-    """Serves the pages. ``checks_host`` is for ports, which a browser can reach; they do not get the *events*."""
+    """Serves the pages. ``checks_host`` is for ports, which a browser can reach; *events* and *posts* are not."""
 
-    def __init__(self, pages: Pages, *, checks_host: bool, events: EventServer | None = None) -> None:
-        self._pages, self._checks_host, self._events = pages, checks_host, events
+    def __init__(
+        self, pages: Pages, *, checks_host: bool, events: EventServer | None = None, posts: Posts = NO_POSTS
+    ) -> None:
+        self._pages, self._checks_host, self._events, self._posts = pages, checks_host, events, posts
         self._open = 0
 
     async def serve(self, stream: ByteStream) -> None:
@@ -82,7 +91,7 @@ class PageServer:
             log.debug("health.hung_up: %s", error)
 
     async def _serve_page(self, stream: ByteStream) -> Callable[[], Awaitable[None]] | None:
-        """Serve a page in time, or return what streams the events."""
+        """Serve a page in time, or return what streams the events or takes a POST."""
         self._open += 1
         try:
             with anyio.move_on_after(WITHIN_S):
@@ -98,6 +107,8 @@ class PageServer:
         if not isinstance(event, h11.Request):
             return None
         path, _, query = event.target.decode("ascii").partition("?")
+        if event.method == b"POST" and path in self._posts:
+            return partial(self._posts[path], stream, peer, event)
         if self._events is not None and path == EVENTS and event.method == b"GET":
             wanted = self._events.parse(query)
             if not isinstance(wanted, str):
@@ -105,16 +116,7 @@ class PageServer:
             page = HttpPage(f"{wanted}\n".encode(), 400)
         else:
             page = self._page(event)
-        headers = {
-            "Content-Type": page.kind,
-            "Content-Length": str(len(page.body)),
-            "Cache-Control": "no-store",
-            "Connection": "close",
-        }
-        response = peer.send(h11.Response(status_code=page.status, headers=list(headers.items()))) or b""
-        if event.method != b"HEAD":
-            response += peer.send(h11.Data(data=page.body)) or b""
-        await stream.send(response)
+        await stream.send(encoded(page, peer, head_only=event.method == b"HEAD"))
         return None
 
     def _page(self, request: h11.Request) -> HttpPage:
@@ -130,6 +132,13 @@ class PageServer:
         except Exception:  # the boundary of a page: a failing page must not end the bot
             log.exception("health.page_failed")
             return HttpPage(b"this page failed; see the log\n", 500)
+
+
+def encoded(page: HttpPage, peer: h11.Connection, *, head_only: bool = False) -> bytes:
+    """Return the bytes of the answer that this page is. The connection ends after it."""
+    headers = [("Content-Type", page.kind), ("Content-Length", str(len(page.body))), *CLOSING]
+    head = peer.send(h11.Response(status_code=page.status, headers=headers)) or b""
+    return head if head_only else head + (peer.send(h11.Data(data=page.body)) or b"")
 
 
 def _host(request: h11.Request) -> str:

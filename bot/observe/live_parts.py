@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+import h11
+from anyio.abc import ByteStream
 
 from bot.guards.redaction import Masker
 from bot.ports.status import CircuitStatus, Spend
@@ -13,6 +16,9 @@ from threads.actor.registry import Registry
 from threads.actor.slots import Slots
 from threads.ports import Journal
 from threads.store.disk_threads import DiskThreads
+
+Posts = Mapping[str, Callable[[ByteStream, h11.Connection, h11.Request], Awaitable[None]]]
+"""What takes a POST, by path, within limits of its own: it reads the body and answers."""
 
 
 async def nothing_to_prepare() -> None:
@@ -41,6 +47,7 @@ class LiveParts:
 
     ``prepare`` does once the bot is ready what its first answer would wait for. ``mask`` removes the bot's secrets
     from a text. ``store_trouble`` returns why nothing can be stored now, or a blank. ``servers`` are as in `Status`.
+    ``posts`` is what extensions take on the socket of the data folder.
     """
 
     data: Path
@@ -58,3 +65,4 @@ class LiveParts:
     prepare: Callable[[], Coroutine[Any, Any, None]] = nothing_to_prepare
     store_trouble: Callable[[], str] = lambda: ""
     servers: Callable[[], Sequence[str]] = tuple
+    posts: Posts = field(default_factory=dict)

@@ -50,6 +50,7 @@ async def supervised(
     lag, workers = LoopLag(observe.slow_loop_ms / 1000), watch_workers(live.data, live.disk_threads)
     watchdog = Watchdog(live, lag, workers, notify, stopping=stop.asked.is_set)
     publish(watchdog.status)
+    on_socket = EventServer(events, live.mask), live.posts
     with lag.watching():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(workers.run)
@@ -57,9 +58,7 @@ async def supervised(
             tasks.start_soon(collect_garbage)
             tasks.start_soon(prepare_first_answer, watchdog, live)
             async with (
-                serve_pages(
-                    pages(watchdog, others), live.data, observe.metrics_port, EventServer(events, live.mask)
-                ),
+                serve_pages(pages(watchdog, others), live.data, observe.metrics_port, *on_socket),
                 stop.draining(live, lambda drain_s: notify.stopping(drain_s + LEAVE_S)),
             ):
                 yield

@@ -59,6 +59,7 @@ THREAD = "threads/*/*"
 
 KINDS = (
     Kind("*-marks.json", "how far each channel was read", 1, Step.MARKS),
+    Kind("accepted.json", "events from outside that have no turn yet", 1, Step.MARKS),
     Kind("schedules.json", "what is sent later", 1, Step.PROMISES),
     Kind("journal.jsonl", "the promises of all threads", V, Step.PROMISES),
     Kind(f"{THREAD}/context.jsonl", "what the model sees of a thread", V, Step.CONVERSATIONS),
@@ -86,9 +87,7 @@ KINDS = (
     Kind(f"{THREAD}/workspace/**", "a thread's files", None, Step.FILES),
     Kind(f"{THREAD}/outside", "that text from outside is among a thread's files", None, Step.FILES),
     Kind("attached/**", "files that `threadfast chat` was given", None, Step.FILES),
-    Kind(
-        "web/**", "files that people sent on the page, and those that the bot posted there", None, Step.FILES
-    ),
+    Kind("web/**", "files of the page: what people sent there, and what the bot posted", None, Step.FILES),
     Kind("console-history", "what was typed into `threadfast chat`", None, Step.FILES),
     Kind("web-threads-*.json", "what people of the page say of their threads", 1, Step.STATE),
     Kind("web.json", "who is signed in at the page, and the key of its links", 1, Step.NEVER),

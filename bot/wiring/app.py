@@ -317,6 +317,7 @@ class _Bot:
             self.agents.chain.prepare,
             self.store_trouble,
             self.agents.chain.servers,
+            {path: take for one in self.agents.tool_set.running for path, take in one.posts.items()},
         )
 
     def start_schedules(
@@ -362,8 +363,7 @@ class _Bot:
 
 async def _load_prices(settings: Settings, offload: Offload) -> None:
     """Read the list of prices, unless every model is offline."""
-    named = [*used(settings), *settings.models]
-    if any(not name.startswith("offline/") for name in named):
+    if any(not name.startswith("offline/") for name in [*used(settings), *settings.models]):
         await offload(Catalog.of(settings).load)
 
 
@@ -410,6 +410,8 @@ async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outg
     outbox = outboxes.get(outgoing.thread.transport)
     if outbox is None:
         raise TransportRejected(f"{outgoing.thread.transport} is not served by this process")
+    if outgoing.again and outbox.finds and (found := await outbox.find(outgoing.thread, outgoing.key)):
+        return found
     return await outbox.post(replace(outgoing, text=mask(outgoing.text)))
 
 

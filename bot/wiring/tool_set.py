@@ -241,7 +241,7 @@ async def open_tool_set(
     storage: Storage,
     transports: Sequence[Transport],
     is_admin: Callable[[str], bool],
-    post: Callable[[Outgoing], Awaitable[object]],
+    post: Callable[[Outgoing], Awaitable[str]],
 ) -> AsyncIterator[ToolSet]:
     """Yield the tools that the settings enable for anybody.
 

@@ -220,6 +220,7 @@ class Outgoing:
     ``expired``: it is too old, and posted only because it may be out already. Known not to be, it is given up.
     ``about`` is the text of the message it answers.
     ``links`` are addresses in the text that the bot itself wrote, not a model: they stay links in every form.
+    ``again``: it may be out since an earlier try, so it is looked for first.
     """
 
     thread: ThreadId
@@ -234,6 +235,7 @@ class Outgoing:
     expired: bool = False
     about: str = field(default="", compare=False, repr=False)
     links: tuple[str, ...] = ()
+    again: bool = field(default=False, compare=False)
 
 
 Outcome = Literal[

@@ -17,6 +17,7 @@ SETTINGS = {
     "anthropic": ({"providers": {"anthropic": {"kind": "anthropic"}}}, "providers.anthropic.kind: anthropic"),
     "openai": ({"model": "ollama/llama"}, "model: openai-compatible"),
     "browser": ({"tools": {"enabled": ["files", "browser"]}}, "tools.enabled[1]: browser"),
+    "events": ({"events": {}}, "events"),
     "files": ({"tools": {"enabled": ["web_fetch", "files"]}}, "tools.enabled[1]: files"),
     "mcp": ({"mcp_servers": {"shop": {"command": "shop"}}}, "mcp_servers"),
     "postgres": ({"store": {"kind": "postgres"}}, "store.kind: postgres"),

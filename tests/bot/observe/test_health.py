@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from bot.host.status_client import ask
 from bot.observe import http_pages
-from bot.observe.http_pages import AT_ONCE, HttpPage, pages
+from bot.observe.http_pages import AT_ONCE, NO_POSTS, HttpPage, encoded, pages
 from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, NoStatus, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
@@ -20,10 +20,10 @@ from tests.patience import WITHIN_S
 
 
 @asynccontextmanager
-async def serving(body, data, *, port=None, others=MappingProxyType({})):
+async def serving(body, data, *, port=None, others=MappingProxyType({}), posts=NO_POSTS):
     data.mkdir(parents=True, exist_ok=True)
     watchdog = body.watchdog(data)
-    async with serve_pages(pages(watchdog, others), data, port):
+    async with serve_pages(pages(watchdog, others), data, port, None, posts):
         yield watchdog
 
 
@@ -138,6 +138,17 @@ async def test_nothing_can_be_changed_or_found_beside_the_pages(tmp_path):
         assert (await get(at, "/../journal.jsonl"))[0] == 404
         assert (await get(at, "/status", method="POST"))[0] == 405
         assert await get(at, "/healthz?verbose", method="HEAD") == (200, "")
+
+
+async def test_what_an_extension_takes_by_post_is_taken_on_the_socket_alone(tmp_path, free_tcp_port):
+    async def take(stream, peer, request):
+        await stream.send(encoded(HttpPage(request.target), peer))
+
+    at = tmp_path / SOCKET
+    async with serving(FakeBot(), tmp_path, port=free_tcp_port, posts={"/post": take}):
+        assert await get(at, "/post?x", method="POST") == (200, "/post?x")
+        codes = [(await get(at, "/post"))[0], (await get(at, "/status", method="POST"))[0]]
+        assert [*codes, (await get(free_tcp_port, "/post", method="POST"))[0]] == [404, 405, 405]
 
 
 async def test_callers_who_say_nothing_are_hung_up_on_and_too_many_of_them_at_once(tmp_path, monkeypatch):

@@ -172,12 +172,8 @@ class Outbox:
         raise TransportUnavailable("the transport took too long", maybe_posted=True)
 
 
-def _ids(outgoing: Outgoing) -> dict[str, str]:
-    return {
-        "thread_id": str(outgoing.thread),
-        "message_id": outgoing.reply_to,
-        "correlation_id": outgoing.correlation_id,
-    }
+def _ids(post: Outgoing) -> dict[str, str]:
+    return {"thread_id": str(post.thread), "message_id": post.reply_to, "correlation_id": post.correlation_id}
 
 
 def _hopeless(error: PostFailed) -> bool:
