@@ -62,6 +62,12 @@ def slack_has_time(monkeypatch):
     """A machine under load is not a Slack that does not answer: names stay unknown for a minute then."""
     if BUILT_IN["slack"].is_here:
         package = BUILT_IN["slack"].package
-        for module in ("client", "events.asked_message", "events.catch_up", "events.intake", "events.lookups"):
+        for module in (
+            "client",
+            "events.asked_message",
+            "events.catch_up",
+            "events.intake",
+            "events.lookups",
+        ):
             monkeypatch.setattr(f"{package}.{module}.NAMED_WITHIN_S", WITHIN_S)
         monkeypatch.setattr(f"{package}.events.asked_message.READ_WITHIN_S", WITHIN_S)
