@@ -42,6 +42,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "documents": BuiltIn("bot.extensions.documents.extension"),
     "events": BuiltIn("bot.extensions.events.extension", keys=("events",), commands=("post",)),
     "files": BuiltIn("bot.extensions.files.extension", tools=("files",)),
+    "jobs": BuiltIn("bot.extensions.jobs.extension", keys=("jobs",), tools=("jobs",)),
     "mcp": BuiltIn("bot.extensions.mcp.extension", keys=("mcp_servers",), commands=("mcp",)),
     "metrics": BuiltIn("bot.extensions.metrics.extension"),
     "openai": BuiltIn("bot.extensions.openai.extension", models=("openai", "openai-compatible")),

@@ -86,8 +86,8 @@ TransientCode = Literal["rate_limited", "timeout", "unavailable", "connection"]
 ToolProfile = Literal["read-only", "ask", "trusted"]
 RecoveryChoice = Literal["sign_in", "ask", "model"]
 ToolName = Literal[
-    "files", "shell", "web_fetch", "browser", "memory", "skills", "schedule", "ask_person", "thread_search"
-]
+    "files", "shell", "web_fetch", "browser", "memory", "skills", "schedule", "ask_person", "thread_search", "jobs",
+]  # fmt: skip
 
 
 class Section(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
@@ -15,6 +15,9 @@ from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog
 from bot.ports.model import Model, Models
 from threads.model import File, Incoming, Turn
+
+if TYPE_CHECKING:
+    from bot.host.extension import OwnTurns
 
 
 class MakeModel(Protocol):
@@ -51,6 +54,9 @@ class PaidModels(Models, Protocol):
 
 class Agents(Protocol):
     """The agents of a bot. *tools* are the names of the only tools, None for all that the place has."""
+
+    @property
+    def own_turns(self) -> Mapping[str, OwnTurns]: ...
 
     async def usual(self, incoming: Incoming, tools: Collection[str] | None = None) -> Agent:
         """Return the agent that would answer a message."""

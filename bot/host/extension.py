@@ -76,8 +76,7 @@ if TYPE_CHECKING:
 class ThreadCommand:
     """A command that people type in a thread: ``/name``. ``usage`` and ``meaning`` are its line in `/help`.
 
-    ``off`` is the reply while the extension is not open. ``is_turn`` returns whether the words after it need the
-    model: such a command is a turn of its thread, and all others are carried out at once.
+    ``off`` is the reply while the extension is not open, ``is_turn`` whether these words need a turn of the thread.
     """
 
     name: str
@@ -96,8 +95,8 @@ class Host:
     posts to any channel that is served, or raises `threads.errors.PostFailed`. ``transports`` are for all but posts.
     ``learn`` masks more secrets. ``web_fetch`` is None where that is off. ``enabled`` has all names in
     `tools.enabled`. ``offer`` replaces the tools of a group, from the next turn on. ``is_admin`` takes a person's id.
-    ``schedules`` send messages later, ``ledger`` counts what calls cost, ``note`` audits. ``keep_workspace`` makes
-    files as durable as their thread. ``erase`` erases parts of a thread, or returns False if it is not idle.
+    ``schedules`` send messages later, ``ledger`` counts costs, ``note`` audits. ``keep_workspace`` makes files as
+    durable as their thread. ``agents`` answer turns, once it serves. ``erase`` erases parts of a thread, if idle.
     """
 
     settings: Settings
@@ -123,6 +122,7 @@ class Host:
     ledger: SpendingLedger
     keep_workspace: Callable[[ThreadId], Awaitable[None]]
     note: Note
+    agents: Callable[[], Agents | None]
     erase: Callable[[ThreadId, Collection[str], Callable[[], Awaitable[None]]], Awaitable[bool]]
 
 

@@ -8,7 +8,7 @@ message and prompts stay the same bytes. Connections, queues, circuit breakers a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -23,6 +23,7 @@ from bot.budget.accounts import SpendingLedger
 from bot.config.scopes import CurrentSettings, Effective, Place
 from bot.config.settings import Settings
 from bot.host.agents import ChangeOf
+from bot.host.extension import OwnTurns
 from bot.llm.policies.structured_output import FittingModels
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.model import Request
@@ -91,6 +92,11 @@ class Agents:
                 faults.append(f"scopes.{name}: {error}")
         if faults:
             raise ConfigInvalid("\n".join(faults))
+
+    @property
+    def own_turns(self) -> Mapping[str, OwnTurns]:
+        """Return the turns that extensions answer themselves, by the command."""
+        return self.tool_set.own_turns
 
     async def usual(self, incoming: Incoming, tools: Collection[str] | None = None) -> Agent:
         """Return the agent of a message's place and author."""

@@ -148,6 +148,7 @@ async def serve(
                 schema_of,
             )
             agents.check(settings)
+            tool_set.agents = agents
             on_agents(agents)
             link = partial(_link, transports)
             escalation = Escalation(tasks, settings.escalation, post, link, storage.now, storage.claim_report)

@@ -27,7 +27,7 @@ from bot.config.tool_profiles import policy_of
 from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN
 from bot.guards.redaction import Masker
-from bot.host.agents import PlaceModels
+from bot.host.agents import Agents, PlaceModels
 from bot.host.extension import Host, OwnTurns, Running, Unfinished, extensions_of
 from bot.host.storage import Resources, Storage
 from bot.observe.audit import Audit
@@ -104,6 +104,7 @@ class ToolSet:
     memory: Memory | None = None
     schedules: Schedules = field(init=False)
     running: list[Running] = field(default_factory=list)
+    agents: Agents | None = None
     facts: dict[str, str] = field(default_factory=dict)
     approvals: Approvals = field(init=False)
     questions: DurableQuestions = field(init=False)
@@ -284,6 +285,7 @@ async def open_tool_set(
         ledger=storage.ledger,
         keep_workspace=storage.store.keep_workspace,
         note=audit.note,
+        agents=lambda: tool_set.agents,
         erase=tool_set.erase,
     )
     async with _open_extensions(tool_set, host):

@@ -19,6 +19,7 @@ SETTINGS = {
     "browser": ({"tools": {"enabled": ["files", "browser"]}}, "tools.enabled[1]: browser"),
     "events": ({"events": {}}, "events"),
     "files": ({"tools": {"enabled": ["web_fetch", "files"]}}, "tools.enabled[1]: files"),
+    "jobs": ({"tools": {"enabled": ["files", "jobs"]}}, "tools.enabled[1]: jobs"),
     "mcp": ({"mcp_servers": {"shop": {"command": "shop"}}}, "mcp_servers"),
     "postgres": ({"store": {"kind": "postgres"}}, "store.kind: postgres"),
     "shell": ({"tools": {"enabled": ["files", "shell"]}}, "tools.enabled[1]: shell"),

@@ -1,0 +1,69 @@
+"""Jobs: the tool `start_job`, and `/jobs` in threads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from bot.config.scopes import enabled_anywhere
+from bot.extensions.jobs.settings import JOBS
+from bot.host.extension import Extension, Host, Running, ThreadCommand
+
+if TYPE_CHECKING:
+    from bot.host.checks import Check, Context
+
+COMMAND = ThreadCommand(
+    "jobs",
+    "/jobs [stop ID | report ID]",
+    "list the work in the background, stop it, or show its report again",
+    off="Nothing is done in the background here: that is off. Whoever runs this bot turns it on by adding `jobs` to "
+    "`tools.enabled` in settings.json.",
+)
+
+
+@asynccontextmanager
+async def _open(host: Host) -> AsyncIterator[Running | None]:
+    if "jobs" not in host.enabled:
+        yield None
+        return
+    import anyio  # noqa: PLC0415 - off by default
+
+    from bot.extensions.jobs.jobs import Jobs  # noqa: PLC0415
+    from bot.extensions.jobs.records import SLOTS, Conversation, JobsFile, JobStore  # noqa: PLC0415
+    from bot.extensions.jobs.tool import StartJob  # noqa: PLC0415
+
+    slots = [await host.states.open(f"job-{slot}", Conversation()) for slot in range(SLOTS)]
+    state = await host.states.open("jobs", JobsFile())
+    async with anyio.create_task_group() as tasks:
+        store, alone = JobStore(state, slots, host.now), host.settings.store.kind == "files"
+        jobs = Jobs(store, host.agents, tasks, alone)
+        state.on_change = jobs.stop_those_that_are_over
+        tasks.start_soon(jobs.serve)
+        yield Running(
+            tools={"jobs": [StartJob(jobs, JOBS.of(host.settings))]},
+            obey={"jobs": jobs.obey},
+            turns={"jobs": jobs},
+            receiving=jobs.receiving,
+        )
+        tasks.cancel_scope.cancel()
+
+
+def _checks(context: Context) -> Sequence[Check]:
+    if "jobs" not in enabled_anywhere(context.settings):
+        return []
+    from bot.extensions.jobs.checks import check_jobs  # noqa: PLC0415
+    from bot.host.checks import Check  # noqa: PLC0415
+
+    return [Check("jobs", check_jobs)]
+
+
+extension = Extension(
+    "jobs",
+    "works in the background, and reports into the thread when that is done",
+    page="docs/operations.md",
+    settings=(JOBS,),
+    thread_commands=(COMMAND,),
+    open=_open,
+    checks=_checks,
+)

@@ -1,0 +1,105 @@
+"""A job as a turn of its own: nobody reads along, nobody can be asked, and no message joins it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+
+from bot.extensions.jobs.records import Job
+from threads.errors import PostFailed
+from threads.model import (
+    Answer,
+    Earlier,
+    File,
+    Image,
+    Incoming,
+    Message,
+    Question,
+    SentFile,
+    Text,
+    TurnEvent,
+)
+from threads.model.conversation import History
+
+NO_FILES = "A job cannot post files: its report can name them, and a turn of the thread can post them."
+LEFT_AFTER_OUTSIDE = "What left you this work had read text from outside before."
+
+
+class JobTurn:
+    """A `threads.model.Turn`. ``save`` makes its conversation durable, ``scope`` ends it at its time."""
+
+    known_answer = ""
+
+    def __init__(
+        self,
+        job: Job,
+        messages: Sequence[Message],
+        save: Callable[[Sequence[Message]], Awaitable[None]],
+        now: Callable[[], datetime],
+        scope: anyio.CancelScope,
+    ) -> None:
+        self.incoming, self.attempt = job.incoming, job.attempts
+        self.correlation_id, self.notes = job.id, list[str]()
+        self.messages = History()
+        self.messages.extend(messages)
+        self._save, self._now, self._scope = save, now, scope
+        if job.outside and not messages:
+            self.add(Message("user", (Text(LEFT_AFTER_OUTSIDE, outside=True),)))
+
+    @property
+    def timed_out(self) -> bool:
+        return self._scope.cancel_called
+
+    def add(self, *messages: Message) -> None:
+        at = self._now().isoformat(timespec="milliseconds")
+        self.messages.extend([message.stamped(at) for message in messages])
+
+    def replace_messages(self, messages: list[Message]) -> None:
+        self.messages.replace(messages)
+
+    async def compact(self, messages: list[Message]) -> None:
+        self.replace_messages(messages)
+        await self.checkpoint()
+
+    async def checkpoint(self) -> None:
+        await self._save(self.messages)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    async def ask(self, question: Question) -> Answer | None:  # noqa: ARG002
+        return None
+
+    async def attachments(self, incoming: Incoming) -> Sequence[File]:  # noqa: ARG002
+        return ()
+
+    async def bytes_of(self, file: File) -> bytes:
+        raise FileNotFoundError(file.path)
+
+    async def with_text(self, file: File, text: str) -> File:  # noqa: ARG002
+        return file
+
+    async def earlier(self, incoming: Incoming) -> Earlier:  # noqa: ARG002
+        return Earlier()
+
+    async def sent_files(self) -> Sequence[SentFile]:
+        return ()
+
+    async def fetch(self, sent: Sequence[SentFile]) -> Sequence[File]:  # noqa: ARG002
+        return ()
+
+    async def picture(self, image: Image) -> Image:
+        return image
+
+    async def attach(self, call_id: str, file: Path, name: str) -> None:  # noqa: ARG002
+        raise PostFailed(NO_FILES)
+
+    async def steer(self, render: Callable[[Incoming], Awaitable[Message]]) -> None:
+        pass
+
+    async def tell(self, event: TurnEvent) -> None:
+        pass

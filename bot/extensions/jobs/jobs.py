@@ -1,0 +1,244 @@
+"""Runs the jobs: each goes on after a restart where it was, within its own money, steps and time.
+
+| when                                            | then                                                         |
+|-------------------------------------------------|--------------------------------------------------------------|
+| a tool call leaves a job                        | it is on disk, and begins at once                            |
+| it answers, fails, or is out of time            | the report is on disk, and comes into the thread as a turn   |
+| the process ends                                | the next one goes on; after `MOST_ATTEMPTS` it reports that  |
+| another process does not say that it works at it | after `LOST_S` this one takes it over                       |
+
+The report is a message of whoever asked, ``/jobs report ID``, whose id is the same each time: the journal takes it
+once. Its turn calls no model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from uuid import uuid4
+
+import anyio
+from anyio.abc import TaskGroup
+
+from bot.agent.loop import Agent
+from bot.config.settings import Settings
+from bot.extensions.jobs.job_turn import JobTurn
+from bot.extensions.jobs.records import Job, JobStore
+from bot.extensions.jobs.settings import NAME
+from bot.host.agents import Agents
+from bot.host.extension import Unfinished
+from bot.llm.policies.structured_output import FittingModels
+from bot.ports.outside_text import tainted
+from threads.errors import BotError, StoreUnavailable, error_fields
+from threads.journal.records import PendingMessage
+from threads.model import Incoming, Message, Sink, Text, ThreadId, Turn
+from threads.wording import explain
+
+log = logging.getLogger(__name__)
+
+MOST_ATTEMPTS = 3
+SAID_EVERY_S, LOST_S = 60.0, 240.0
+"""How often a process says that it works at its jobs, and after how long without that another one takes them over."""
+
+RETRY_S = 10.0
+"""Pause after the disk failed."""
+
+OUT_OF_TIME = "It ran out of time before it was done."
+GIVEN_UP = f"It was begun {MOST_ATTEMPTS} times, and each time the process ended. I have given it up."
+NO_PLAYBOOKS = "There are no playbooks here."
+NONE = "No work is done in the background here. Ask me to do something in the background, and I leave a job for it."
+HOW = "`/jobs stop ID` stops one, `/jobs report ID` shows its report again."
+REPORTED = "(A job is done. What follows is its report. It was asked: {})"
+
+
+@dataclass(slots=True)
+class Jobs:
+    """The jobs of a bot, `/jobs`, and its turns as in `bot.host.extension.OwnTurns`. ``agents`` answer them.
+
+    ``alone``: no other process has the same jobs, so those that run in nobody's hands are taken over at once.
+    """
+
+    store: JobStore
+    agents: Callable[[], Agents | None]
+    tasks: TaskGroup
+    alone: bool
+    _me: str = field(default_factory=lambda: uuid4().hex, init=False)
+    _running: dict[str, anyio.CancelScope] = field(default_factory=dict, init=False)
+    _sink: Sink | None = field(default=None, init=False)
+    _served: anyio.Event = field(default_factory=anyio.Event, init=False)
+
+    def receiving(self, sink: Sink) -> Sink:
+        self._sink = sink
+        self._served.set()
+        return sink
+
+    async def serve(self) -> None:
+        """Go on with what other processes have left, until cancelled."""
+        await self._served.wait()
+        while True:
+            try:
+                for job in self.store.all:
+                    if job.state == "done":
+                        await self._hand_in(job)
+                    elif job.state == "running" and job.id not in self._running and self._is_left(job):
+                        self.begin(job)
+                    elif job.state == "running" and job.id in self._running:
+                        await self.store.change(job.id, seen_at=self.store.now())
+            except StoreUnavailable as error:
+                log.warning("job.waits: for the disk: %s", error, extra=error_fields(error))
+            await anyio.sleep(SAID_EVERY_S)
+
+    def _is_left(self, job: Job) -> bool:
+        lost = self.store.now() - timedelta(seconds=LOST_S)
+        return self.alone or job.seen_at is None or job.seen_at < lost
+
+    def begin(self, job: Job) -> None:
+        if job.id not in self._running:
+            self._running[job.id] = anyio.CancelScope()
+            self.tasks.start_soon(self._run, job.id)
+
+    def stop_those_that_are_over(self) -> None:
+        """End what a person has stopped, maybe by way of another process."""
+        for job_id, scope in self._running.items():
+            if (job := self.store.find(job_id)) is None or job.state != "running":
+                scope.cancel()
+
+    async def _run(self, job_id: str) -> None:
+        """Work at a job until it has a report. Nothing that it raises ends the others."""
+        try:
+            with self._running[job_id]:
+                while True:
+                    try:
+                        return await self._work(job_id)
+                    except StoreUnavailable as error:
+                        log.warning("job.waits: for the disk: %s", error, extra=error_fields(error))
+                        await anyio.sleep(RETRY_S)
+        finally:
+            del self._running[job_id]
+
+    async def _work(self, job_id: str) -> None:
+        job = self.store.find(job_id)
+        if job is None or job.state != "running":
+            return
+        mine = {"holder": self._me, "seen_at": self.store.now(), "attempts": job.attempts + 1}
+        if (job := await self.store.change(job_id, **mine)) is None:
+            return
+        log.info("job.began: %s, attempt %d", job.id, job.attempts, extra={"thread_id": job.thread})
+        text, outside = await self._result(job)
+        report = f"⚙️ Job {job.id} is done: {job.title}\n\n{text}"
+        if job := await self.store.change(job_id, state="done", report=report, outside=outside):
+            await self._hand_in(job)
+
+    async def _result(self, job: Job) -> tuple[str, bool]:
+        """Return what came out of a job, and whether that may have text from outside. Raises `StoreUnavailable`."""
+        if job.attempts > MOST_ATTEMPTS:
+            return GIVEN_UP, job.outside
+        left_s = (job.until - self.store.now()).total_seconds()
+        scope, text = anyio.CancelScope(deadline=anyio.current_time() + left_s), OUT_OF_TIME
+        turn = JobTurn(job, self.store.messages(job), partial(self.store.save, job), self.store.now, scope)
+        with scope:
+            text = await self._answer(job, turn)
+        return "\n\n".join([*turn.notes, text]), job.outside or tainted(turn.messages)
+
+    async def _answer(self, job: Job, turn: JobTurn) -> str:
+        agents = self.agents()
+        assert agents is not None, "nothing is served before there are agents"
+        try:
+            if not job.playbook:
+                return await (await self._agent(agents, job)).run(turn)
+            plays = agents.own_turns.get("play")
+            return await plays.run(turn, agents) if plays else NO_PLAYBOOKS
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the thread is told
+            fields = error_fields(error) if isinstance(error, BotError) else {}
+            log.warning("job.failed: %s: %s", job.id, error, extra={**fields, "thread_id": job.thread})
+            return explain(error, job.id)
+
+    async def _agent(self, agents: Agents, job: Job) -> Agent:
+        """Return the agent of the job's thread and asker, with its own money and steps; it leaves no jobs."""
+        usual = await agents.usual(job.incoming)
+        tools = [spec.name for spec in usual.tools.specs if spec.name != NAME]
+        models = agents.models_under(partial(_with_money, usd=job.usd), job.incoming, tools, chosen=True)
+        agent = await agents.usual(job.incoming, tools)
+        return replace(agent, models=FittingModels(models), max_steps=job.steps, footer=False)
+
+    async def _hand_in(self, job: Job) -> None:
+        """Make the report a message of the thread. Raises `StoreUnavailable`."""
+        assert self._sink is not None
+        asked = replace(job.incoming, id=f"{job.incoming.id}.report", text=f"/jobs report {job.id}")
+        await self._sink(asked)
+
+    def is_turn(self, thread: ThreadId, words: str) -> bool:
+        match words.split():
+            case ["report", job_id]:
+                job = self._of(thread, job_id)
+                return job is not None and bool(job.report)
+        return False
+
+    def stops(self, thread: ThreadId, words: str) -> bool:  # noqa: ARG002
+        return False
+
+    def unfinished(self, pending: PendingMessage) -> Unfinished | None:  # noqa: ARG002
+        return None
+
+    async def run(self, turn: Turn, agents: Agents) -> str:  # noqa: ARG002
+        """Answer with a report, and let the conversation know of it."""
+        job = self._of(turn.incoming.thread, turn.incoming.text.split()[-1])
+        if job is None:
+            return NONE
+        source = turn.incoming.id
+        turn.add(
+            Message("user", (Text(REPORTED.format(job.prompt), outside=job.outside),), source=source),
+            Message("assistant", (Text(job.report),), source=source),
+        )
+        await turn.checkpoint()
+        await self.store.change(job.id, state="reported")
+        return job.report
+
+    async def forget(self, thread: ThreadId) -> None:
+        """Stop the jobs of a thread, and drop what is kept of them."""
+        await self.store.drop(thread)
+        self.stop_those_that_are_over()
+
+    async def obey(self, words: str, incoming: Incoming) -> str:
+        """Run ``/jobs [stop ID]`` and return the reply. Raises `StoreUnavailable`."""
+        thread = incoming.thread
+        match words.split():
+            case []:
+                found = [self._describe(job) for job in self.store.in_thread(thread)]
+                return "\n".join([*found, HOW]) if found else NONE
+            case ["stop", job_id] if (job := self._of(thread, job_id)) and job.state == "running":
+                if await self.store.change(job.id, state="stopped"):
+                    return f"Stopped: {job.title}"
+                return f"It is over already: {job.title}"
+            case ["stop" | "report", job_id]:
+                return f"No job {job_id[:20]} runs here.\n{HOW}"
+            case _:
+                return HOW
+
+    def _of(self, thread: ThreadId, job_id: str) -> Job | None:
+        job = self.store.find(job_id.lower())
+        return job if job and job.thread == str(thread) else None
+
+    def _describe(self, job: Job) -> str:
+        if job.state == "running":
+            minutes = max(0, round((self.store.now() - job.began_at).total_seconds() / 60))
+            return f"{job.id}: {job.title}, running for {minutes} min, may spend ${job.usd:.2f}"
+        return f"{job.id}: {job.title}, {'stopped' if job.state == 'stopped' else 'done'}"
+
+
+def _with_money(settings: Settings, usd: float) -> Settings:
+    """Return the settings of a place with the money of a job as a hard limit, which is never more than there."""
+    budget = settings.budget
+    limits = budget.limit_usd
+    if budget.mode != "hard":  # soft limits refuse nothing, and that of a job does
+        limits = limits.model_copy(update=dict.fromkeys(type(limits).model_fields))
+    turn = usd if limits.turn is None else min(usd, limits.turn)
+    limits = limits.model_copy(update={"turn": turn})
+    return settings.model_copy(
+        update={"budget": budget.model_copy(update={"mode": "hard", "limit_usd": limits})}
+    )
