@@ -111,7 +111,7 @@ lock:  ## write the lock files anew (needs uv)
 	$(COMPILE) --no-strip-extras --output-file tests/real_servers/requirements.lock tests/real_servers/requirements.in
 	$(COMPILE) --output-file tests/transports/matrix/synapse.lock tests/transports/matrix/synapse.in
 	$(COMPILE) --output-file tests/transports/web/oidc.lock tests/transports/web/oidc.in
-	for extra in browser matrix otel postgres; do \
+	for extra in azure bedrock browser matrix otel postgres vertex; do \
 	  $(COMPILE) --output-file requirements-$$extra.lock pyproject.toml --extra $$extra -c requirements-dev.lock || exit; \
 	done
 
