@@ -9,11 +9,13 @@ import base64
 import hmac
 import json
 import os
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
+from subprocess import DEVNULL
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -26,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.patience import WITHIN_S
 from tests.transports.web.process import ROOT, free_port
-from tests.transports.web.site import TOKEN, Visitor, re
+from tests.transports.web.site import TOKEN, Visitor
 
 PYTHON = Path(os.environ.get("TEST_OIDC", ROOT / ".venv-oidc/bin/python"))
 needs_provider = pytest.mark.skipif(
@@ -42,7 +44,7 @@ async def real_provider(*people: dict) -> AsyncIterator[str]:
     port = free_port()
     known = [word for one in people for word in ("--user-claims", json.dumps(one))]
     command = [str(PYTHON), "-W", "ignore", "-m", "oidc_provider_mock", "-p", str(port), *known]
-    process = await anyio.open_process(command, stdout=None, stderr=None)
+    process = await anyio.open_process(command, stdout=DEVNULL, stderr=DEVNULL)
     try:
         async with httpx2.AsyncClient() as client:
             with anyio.fail_after(WITHIN_S):

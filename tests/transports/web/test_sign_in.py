@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.config.load import load_bytes
 from bot.ports.config_error import ConfigInvalid
+from tests.transports.web.chromium import browsing, needs_chromium
 from tests.transports.web.provider import (
     come_in,
     lying_provider,
@@ -129,6 +130,22 @@ async def test_people_of_a_real_provider_talk_under_the_id_of_their_claim(tmp_pa
                     assert (await events.until("message", id=said))["author"] == person
                     await events.until("settled", id=said)
                 assert (await visitor.get("/look/")).status_code == (200 if person == ANN else 403)
+
+
+@needs_provider
+@needs_chromium
+async def test_a_browser_is_in_after_it_was_at_the_site_of_the_provider(tmp_path):
+    """Its cookie is strict: it would not be sent with a redirect that another site began."""
+    async with real_provider({"sub": "1", "email": ANN}) as issuer:
+        elsewhere = signing_in_at(issuer.replace("127.0.0.1", "localhost"))
+        async with serving_page(tmp_path, ACCESS, **elsewhere) as site, browsing(site, person=ANN) as page:
+            other = await (await page.context.browser.new_context()).new_page()
+            await other.goto(site.url)
+            await other.click("#sign-in")
+            await other.fill("[name=sub]", "1")
+            await other.get_by_role("button").first.click()
+            await other.wait_for_selector("#text")
+            assert other.url == f"{site.url}/"
 
 
 async def test_who_comes_through_the_proxy_is_who_it_says(proxied):
