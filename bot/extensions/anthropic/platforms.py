@@ -37,7 +37,7 @@ class PlatformModel(AnthropicModel):
         make = cast("partial[httpx2.Request]", super()._build(api_key))
         body = {"model": self.model, "stream": True}
         asked = FinalRequestOptions.construct(method="post", url="/v1/messages", json_data=body)
-        told = run(self._sdk._prepare_options, asked)  # noqa: SLF001 - what the SDK makes of a call, which has no other name
+        told = run(self._sdk._prepare_options, asked)  # noqa: SLF001 - the SDK tells nobody else
         self._added = {name: value for name, value in told.json_data.items() if name not in body}
         self._without = body.keys() - told.json_data.keys()
         return partial(make.func, "POST", f"{str(self._sdk.base_url).rstrip('/')}{told.url}", **make.keywords)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,9 @@ def _faults(settings: Settings) -> Iterator[str]:
 
 
 def has_module(name: str) -> bool:
-    try:
+    with suppress(ModuleNotFoundError):  # not even the package that it is in
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # not even the package that it is in
-        return False
+    return False
 
 
 extension = Extension(
