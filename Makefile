@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE =
 # Two more than there are cores, six at most: half of a test's time is waiting for a process or a deadline.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
 
-.PHONY: help chat web terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path size docs lock clean systemd week real-servers synapse searx
+.PHONY: help chat web terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path size docs lock clean systemd week real-servers synapse searx oidc
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target about; do \
@@ -92,6 +92,11 @@ searx:  ## a real search server for the tests of web search, which are skipped w
 	cd $(SEARX) && apt-get download -qq $$(apt-get install -s --no-install-recommends searx | awk '/^Inst/ {print $$2}')
 	for package in $(SEARX)/*.deb; do dpkg -x $$package $(SEARX) && rm $$package || exit; done
 
+OIDC ?= .venv-oidc
+oidc:  ## a real provider of OpenID Connect for the sign-in at the page; its story is skipped without (30 MB)
+	test -x $(OIDC)/bin/python || $(PYTHON) -m venv $(OIDC)
+	$(OIDC)/bin/python -m pip install -q --require-hashes --no-deps -r tests/transports/web/oidc.lock
+
 soak: $(VENV)/.installed-dev  ## 30 minutes of 500 threads with faults on every side
 	$(BIN)/python -m tests.soak --minutes 30 --threads 500
 
@@ -111,7 +116,8 @@ lock:  ## write the lock files anew (needs uv)
 	$(COMPILE) --output-file requirements-dev.lock pyproject.toml --group build --group dev
 	$(COMPILE) --no-strip-extras --output-file tests/real_servers/requirements.lock tests/real_servers/requirements.in
 	$(COMPILE) --output-file tests/transports/matrix/synapse.lock tests/transports/matrix/synapse.in
-	for extra in browser matrix otel postgres; do \
+	$(COMPILE) --output-file tests/transports/web/oidc.lock tests/transports/web/oidc.in
+	for extra in azure bedrock browser matrix otel postgres vertex; do \
 	  $(COMPILE) --output-file requirements-$$extra.lock pyproject.toml --extra $$extra -c requirements-dev.lock || exit; \
 	done
 

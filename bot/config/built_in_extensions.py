@@ -35,7 +35,7 @@ class BuiltIn:
 
 
 BUILT_IN: Mapping[str, BuiltIn] = {
-    "anthropic": BuiltIn("bot.extensions.anthropic.extension", models=("anthropic",)),
+    "anthropic": BuiltIn("bot.extensions.anthropic.extension", models=("anthropic", "bedrock", "vertex")),
     "backup": BuiltIn("bot.extensions.backup.extension", commands=("backup", "restore")),
     "browser": BuiltIn("bot.extensions.browser.extension", tools=("browser",)),
     "doctor": BuiltIn("bot.extensions.doctor.extension", commands=("check", "doctor", "extensions")),
@@ -45,7 +45,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "jobs": BuiltIn("bot.extensions.jobs.extension", keys=("jobs",), tools=("jobs",)),
     "mcp": BuiltIn("bot.extensions.mcp.extension", keys=("mcp_servers",), commands=("mcp",)),
     "metrics": BuiltIn("bot.extensions.metrics.extension"),
-    "openai": BuiltIn("bot.extensions.openai.extension", models=("openai", "openai-compatible")),
+    "openai": BuiltIn("bot.extensions.openai.extension", models=("openai", "openai-compatible", "azure")),
     "playbooks": BuiltIn(
         "bot.extensions.playbooks.extension",
         commands=("playbooks",),

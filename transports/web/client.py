@@ -23,6 +23,7 @@ from transports.web.guard import Guard
 from transports.web.routes import ListModels, Rights, Routes, no_models
 from transports.web.server import listen, serve
 from transports.web.sessions import Person, Sessions, WebState
+from transports.web.sign_in import SignIn
 from transports.web.talk import PastThreads, Talk
 from transports.web.thread_list import OpenNotes
 from transports.web.titles import MakeTitle, Titles
@@ -61,6 +62,7 @@ class Options:
     list_models: ListModels = no_models
     demo: bool = False
     forget_titles: Callable[[str], None] = lambda _: None
+    sign_in: SignIn | None = None
 
 
 class WebTransport:
@@ -113,16 +115,19 @@ class WebTransport:
         self._talk.sink = sink
         listening = listen(self.address)
         self.address = replace(self.address, port=listening.getsockname()[1])
-        self.sessions = sessions = Sessions(await self._open_state(), self._now)
+        way = options.sign_in.way if options.sign_in else ""
+        self.sessions = sessions = Sessions(await self._open_state(), self._now, way)
         await sessions.open(self.address.url, options.owner.id if options.owner else "")
         rights = Rights(options.may_read, options.is_admin)
-        routes = Routes(sessions, self._talk, self.address, options.views, rights, options)
+        routes = Routes(sessions, self._talk, self.address, options.views, rights, options, self._now)
 
         def end() -> None:
             self._talk.end()
             routes.colours.end()
 
         guard = Guard(routes.app(), self.address, options.most_file_bytes)
+        if options.sign_in:
+            guard.refuses = options.sign_in.refusal
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._sweep)
@@ -140,6 +145,8 @@ class WebTransport:
                 await serve(guard, listening, options.tls, end)
         finally:
             self._stopped = True
+            if options.sign_in and options.sign_in.openid:
+                await options.sign_in.openid.http.aclose()
 
     async def reconnected(self) -> None:
         """Return once the page can be reached."""

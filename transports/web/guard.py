@@ -4,6 +4,7 @@
 |--------------------------------------------------|---|
 | whose end can be read in two ways                | 400 |
 | to a host name that is not ours                  | 421: a name of somebody else's may lead here (DNS rebinding) |
+| with a proxy's word that does not count          | 400 or 403, see `transports.web.sign_in` |
 | that changes something, from another origin      | 403 |
 | that changes something, without our token        | 403 |
 | with a body over the limit of its path           | 413 |
@@ -15,6 +16,7 @@ The token is checked where the session is known, in `transports.web.routes`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,6 +66,7 @@ class Guard:
     app: ASGIApp
     address: Address
     file_bytes: int
+    refuses: Callable[[Scope, Headers], tuple[int, str] | None] = lambda *_: None
     open_requests: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,7 +95,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or int(length) > self._most(scope):
             return 413, _too_long(self._most(scope))
-        return None
+        return self.refuses(scope, headers)
 
     def _most(self, scope: Scope) -> int:
         """Return the longest body that is taken, in bytes."""

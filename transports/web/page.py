@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from ipaddress import ip_network
 
 import anyio.to_thread
 
 from bot.budget.budgets import Policy
-from bot.config.load import OFFLINE, secrets_of
+from bot.config.load import OFFLINE, resolve_secret, secrets_of
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.config.transports import served
 from bot.guards.redaction import Masker
 from bot.host.extension import TransportHost, thread_commands
 from bot.host.store_reader import open_reader, open_shared
+from bot.llm.adapters.http_client import SharedHttp
 from bot.ports.config_error import ConfigInvalid
 from bot.routing.access import AccessControl
 from bot.routing.commands import with_extensions
@@ -28,10 +30,12 @@ from transports.web.address import Address
 from transports.web.client import Options, WebTransport
 from transports.web.look.views import Views
 from transports.web.model_choice import ModelList
+from transports.web.openid import OpenId
 from transports.web.page_history import ThreadHistory
 from transports.web.routes import barred
 from transports.web.sessions import PERSON, Person, Sessions, WebState
 from transports.web.settings import WebSettings
+from transports.web.sign_in import ProxyHeader, SignIn
 from transports.web.thread_list import NotesState
 from transports.web.title_model import TitleModel
 
@@ -80,6 +84,7 @@ def make_page(host: TransportHost) -> WebTransport:
         list_models=ModelList(host.current, host.models, storage.states).of,
         demo=host.models[:1] == [OFFLINE],
         forget_titles=forget_titles,
+        sign_in=sign_in_of(settings, given, environ),
     )
     page = WebTransport(
         options,
@@ -94,6 +99,21 @@ def make_page(host: TransportHost) -> WebTransport:
     )
     storage.on_erase.append(page.erased)
     return page
+
+
+def sign_in_of(settings: Settings, given: WebSettings, environ: Mapping[str, str]) -> SignIn | None:
+    """Return how people sign in, None for links alone. Raises `ConfigInvalid` for a secret that cannot be read."""
+    if (said := given.sign_in) is None:
+        return None
+    if said.header:
+        return SignIn(ProxyHeader(said.header, [ip_network(proxy) for proxy in said.proxies]))
+
+    def secret() -> str | None:
+        return resolve_secret(given.sign_in_secret, environ) if given.sign_in_secret else None
+
+    secret()
+    http = SharedHttp(settings.ca_file)
+    return SignIn(openid=OpenId(said.issuer or "", said.client_id or "", said.claim, secret, http))
 
 
 def _workers(settings: Settings, environ: Mapping[str, str]) -> Sequence[WorkerRow]:

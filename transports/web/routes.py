@@ -5,6 +5,8 @@
 | GET /enter           | the page that a one-time link opens                              |
 | POST /api/enter      | uses the link                                                    |
 | POST /api/leave      | ends the session                                                 |
+| GET /sign-in         | signs in as a proxy or a provider says, where the settings name  |
+|                      | one; GET /signed-in takes the provider's answer                  |
 | GET /                | the page                                                         |
 | GET /api/events      | the stream of events                                             |
 | GET /api/threads     | the person's threads, newest first, or those with some words     |
@@ -29,6 +31,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -77,6 +80,7 @@ from transports.web.bodies import (
 from transports.web.colours import Colours
 from transports.web.files import TooLarge, TooMany, picture_type
 from transports.web.sessions import Person, Sessions
+from transports.web.sign_in import SignIn, SignInRoutes, give_session
 from transports.web.stream import Stream
 from transports.web.talk import NoSuchThread, StillRunning, Talk, TooManyStreams, TurnBegan, UnknownFile
 from transports.web.thread_list import MOST_NOTES, ThreadDeleted, TooManyNotes, Wanted
@@ -152,6 +156,8 @@ class About(Protocol):
     def demo(self) -> bool: ...
     @property
     def list_models(self) -> ListModels: ...
+    @property
+    def sign_in(self) -> SignIn | None: ...
 
 
 class Routes:
@@ -165,9 +171,11 @@ class Routes:
         views: Sequence[BaseRoute],
         rights: Rights,
         about: About,
+        now: Callable[[], datetime],
     ) -> None:
         self._sessions, self._talk, self._address = sessions, talk, address
         self._views, self._rights, self._about = views, rights, about
+        self._sign_in, self._now = about.sign_in, now
         self.colours = Colours()
         loader = jinja2.FileSystemLoader(HERE / "templates")
         self._templates = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
@@ -195,6 +203,12 @@ class Routes:
             Route("/files/{thread}/{stored}", read(self._file)),
             Mount("/static", StaticFiles(directory=HERE / "static", packages=[("bot.page", "static")])),
         ]
+        if self._sign_in:
+            may_enter = lambda person: "" if self._rights.may_read(person) else barred(person)  # noqa: E731
+            made = SignInRoutes(
+                self._sign_in, self._sessions, self._address, self._now, self._outside, may_enter
+            )
+            routes += [Route("/sign-in", made.begin), Route("/signed-in", made.end)]
         if self._views:
             routes.append(Mount("/look", _AdminsOnly(self._looks(), self._admin)))
         failures = {
@@ -219,6 +233,8 @@ class Routes:
 
     def _person(self, request: Request) -> Person | None:
         person = self._sessions.person(request.cookies.get(self._address.cookie, ""))
+        if person and self._sign_in and not self._sign_in.holds(request, person, person.by):
+            return None
         return person if person and self._rights.may_read(person.id) else None
 
     def _admin(self, request: Request) -> bool:
@@ -248,8 +264,12 @@ class Routes:
         asks = request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
         person = self._sessions.person(request.cookies.get(self._address.cookie, ""))
         why = barred(person.id) if person and not self._rights.may_read(person.id) else ""
-        page = self._templates.get_template("enter.html").render(name=self._about.name, asks=asks, why=why)
-        return HTMLResponse(page)
+        return self._outside(why, asks=asks)
+
+    def _outside(self, why: str, status: int = 200, *, asks: bool = False) -> Response:
+        """Return the page for somebody who has no session."""
+        given = {"name": self._about.name, "asks": asks, "why": why, "sign_in": self._sign_in is not None}
+        return HTMLResponse(self._templates.get_template("enter.html").render(given), status)
 
     async def _enter(self, request: Request) -> Response:
         given = await read_body(request, LinkBody)
@@ -261,14 +281,7 @@ class Routes:
         if (cookie := await self._sessions.enter(given.link)) is None:
             raise HTTPException(403, "This link was used already, or is too old. Ask for a new one.")
         response = JSONResponse({"ok": True})
-        response.set_cookie(
-            self._address.cookie,
-            cookie,
-            httponly=True,
-            samesite="strict",
-            secure=self._address.secure,
-            max_age=31_536_000,
-        )
+        give_session(response, self._address, cookie)
         return response
 
     async def _leave(self, request: Request, _: Person) -> Response:
@@ -281,7 +294,10 @@ class Routes:
 
     async def _page(self, request: Request) -> Response:
         if (person := self._person(request)) is None:
-            return RedirectResponse("/enter", 303)
+            # What comes from the page itself was there just now: its browser keeps no cookies.
+            afresh = request.headers.get("sec-fetch-site") != "same-origin"
+            by_header = self._sign_in is not None and self._sign_in.header is not None
+            return RedirectResponse("/sign-in" if by_header and afresh else "/enter", 303)
         page = self._templates.get_template("page.html").render(
             name=self._about.name,
             person=person.name or person.id,

@@ -4,6 +4,7 @@
 |--------------|----------------------|---|
 | link         | `LINK_S`, used once  | signed; the store remembers which were used |
 | session      | `SESSION_S` of rest  | a random cookie; the store holds only its hash |
+| sign-in      | until its answer     | a signed cookie; the store remembers which were answered |
 | anti-forgery | as its session       | made from the cookie with the store's key, so no other site can know it |
 
 The state is durable and the same for all workers: a page stays open while the bot restarts.
@@ -17,6 +18,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
+from typing import Any
 
 from itsdangerous import BadData, URLSafeSerializer
 from pydantic import BaseModel, Field
@@ -42,7 +44,11 @@ class Person(BaseModel):
 
 
 class WebSession(Person):
+    """``by`` is the way somebody signed in, blank for a link. The session is over at ``ends``, used or not."""
+
     used_at: datetime
+    by: str = ""
+    ends: datetime | None = None
 
 
 class WebState(JsonState):
@@ -79,10 +85,17 @@ def _signer(key: str) -> URLSafeSerializer:
 
 
 class Sessions:
-    """The sessions of all browsers. Raises `StoreUnavailable` where the store cannot be written."""
+    """The sessions of all browsers. Raises `StoreUnavailable` where the store cannot be written.
 
-    def __init__(self, state: State[WebState], now: Callable[[], datetime]) -> None:
-        self._state, self._now = state, now
+    *way* is how people sign in now. A session that another way opened does not count any more.
+    """
+
+    def __init__(self, state: State[WebState], now: Callable[[], datetime], way: str = "") -> None:
+        self._state, self._now, self._ways = state, now, {"", way}
+
+    @property
+    def key(self) -> bytes:
+        return self._state.value.key.encode()
 
     async def open(self, url: str = "", owner: str = "") -> None:
         """Make the key, once for all workers, and note where the page is."""
@@ -106,12 +119,14 @@ class Sessions:
 
     async def enter(self, token: str) -> str | None:
         """Use a link, and return the cookie of a new session; None if it is not valid, or not any more."""
-        now = self._now()
-        link = read_link(self._state.value.key, token, now)
-        if link is None:
-            return None
-        person, nonce, expires = link
-        cookie, taken = secrets.token_urlsafe(32), False
+        link = read_link(self._state.value.key, token, self._now())
+        return await self.begin(*link) if link else None
+
+    async def begin(
+        self, person: Person, nonce: str, expires: datetime, by: str = "", ends: datetime | None = None
+    ) -> str | None:
+        """Return the cookie of a new session; None if this *nonce*, known until *expires*, opened one before."""
+        now, cookie, taken = self._now(), secrets.token_urlsafe(32), False
 
         def use(state: WebState) -> WebState:
             nonlocal taken
@@ -119,17 +134,18 @@ class Sessions:
             taken = nonce not in used and len(used) < MOST_LINKS
             if not taken:
                 return state
-            session = WebSession(id=person.id, name=person.name, used_at=now)
+            session = WebSession(id=person.id, name=person.name, used_at=now, by=by, ends=ends)
             sessions = {**_fresh(state.sessions, now), _hash(cookie): session}
             return state.model_copy(update={"used": {**used, nonce: expires}, "sessions": sessions})
 
         await self._state.change(use)
         return cookie if taken else None
 
-    def person(self, cookie: str) -> Person | None:
+    def person(self, cookie: str) -> WebSession | None:
         """Return whose session this is, None if it is over."""
         session = self._state.value.sessions.get(_hash(cookie))
-        return session if session and not _over(session, self._now()) else None
+        counts = session is not None and session.by in self._ways and not _over(session, self._now())
+        return session if counts else None
 
     async def touch(self, cookie: str) -> None:
         """Note that a session is in use, so that it lasts."""
@@ -158,7 +174,18 @@ class Sessions:
 
     def anti_forgery(self, cookie: str) -> str:
         """Return the token that each changing request of this session carries."""
-        return hmac.new(self._state.value.key.encode(), cookie.encode(), sha256).hexdigest()
+        return hmac.new(self.key, cookie.encode(), sha256).hexdigest()
+
+    def sealed(self, pending: Mapping[str, object]) -> str:
+        """Return the cookie of a sign-in that has begun."""
+        return str(URLSafeSerializer(self.key, salt="threadfast sign-in").dumps(pending))
+
+    def unsealed(self, cookie: str) -> Mapping[str, Any]:
+        """Return what was sealed; nothing for a cookie that is not ours."""
+        try:
+            return dict(URLSafeSerializer(self.key, salt="threadfast sign-in").loads(cookie[:2_000]))
+        except BadData:
+            return {}
 
     def is_own(self, cookie: str, token: str) -> bool:
         """Return whether a request with this anti-forgery token comes from our own page."""
@@ -170,7 +197,9 @@ def _hash(cookie: str) -> str:
 
 
 def _over(session: WebSession, now: datetime) -> bool:
-    return (now - session.used_at).total_seconds() > SESSION_S
+    return (now - session.used_at).total_seconds() > SESSION_S or (
+        session.ends is not None and now > session.ends
+    )
 
 
 def _fresh(sessions: Mapping[str, WebSession], now: datetime) -> dict[str, WebSession]:

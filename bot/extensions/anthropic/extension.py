@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from bot.host.extension import Extension
 
 if TYPE_CHECKING:
+    from bot.config.settings import Settings
     from bot.ports.model import Model
+
+NEEDS = {"bedrock": "boto3", "vertex": "google.auth"}
+"""What the SDK needs for a platform."""
 
 
 def _claude(provider: str, model: str, **given: Any) -> Model:
@@ -16,9 +23,34 @@ def _claude(provider: str, model: str, **given: Any) -> Model:
     return AnthropicModel(provider, model, **given)
 
 
+def _bedrock(provider: str, model: str, **given: Any) -> Model:
+    from bot.extensions.anthropic.platforms import BedrockModel  # noqa: PLC0415 - slow
+
+    return BedrockModel(provider, model, **given)
+
+
+def _vertex(provider: str, model: str, **given: Any) -> Model:
+    from bot.extensions.anthropic.platforms import VertexModel  # noqa: PLC0415 - slow
+
+    return VertexModel(provider, model, **given)
+
+
+def _faults(settings: Settings) -> Iterator[str]:
+    for name, provider in settings.providers.items():
+        if provider.kind in NEEDS and not has_module(NEEDS[provider.kind]):
+            yield f"providers.{name}.kind: {provider.kind} takes: pip install 'threadfast[{provider.kind}]'"
+
+
+def has_module(name: str) -> bool:
+    with suppress(ModuleNotFoundError):  # not even the package that it is in
+        return find_spec(name) is not None
+    return False
+
+
 extension = Extension(
     "anthropic",
     "asks Claude, over Anthropic's Messages API",
     page="docs/operations.md",
-    models={"anthropic": _claude},
+    models={"anthropic": _claude, "bedrock": _bedrock, "vertex": _vertex},
+    faults=_faults,
 )

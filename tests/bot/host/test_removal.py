@@ -86,6 +86,14 @@ def test_a_setting_of_an_extension_that_is_not_here_says_whose_it_is(without, na
     assert listed.stdout.count("\n  brings ") == len(BUILT_IN) - 1
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("anthropic", "bedrock"), ("anthropic", "vertex"), ("openai", "azure")]
+)
+def test_a_platform_of_models_goes_with_its_extension(without, name, kind):
+    checked = without(name)("check", providers={"ours": {"kind": kind}})
+    assert f"providers.ours.kind: {kind} belongs to the extension {name}" in checked.stderr
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_without_one_extension_the_rest_starts_and_chats(without, name):
     said = without(name)("chat", said="hello\n")

@@ -236,6 +236,10 @@ async def test_the_page_is_checked_like_a_platform(tmp_path, monkeypatch):
         assert (state, "cannot listen at" in why) == ("fail", True)
     assert await found({"port": port}) == [("ok", f"http://127.0.0.1:{port}: can be served")]
     assert (await found({"port": port}, users=[]))[0] == ("warn", "access names nobody")
+    signing_in = {"port": port, "sign_in": {"issuer": "http://127.0.0.1:1", "client_id": "x"}}
+    (_, everybody), (state, why), _ = await found(signing_in)
+    assert (everybody.startswith("everybody whom"), state) == (True, "fail")
+    assert why.startswith("http://127.0.0.1:1: ClientConnectorError")
     (tmp_path / "settings.json").write_text(json.dumps({"transports": {"web": {"port": port}}}))
     monkeypatch.chdir(tmp_path)
     said = CliRunner().invoke(main, ["check"]).output

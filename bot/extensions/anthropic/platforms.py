@@ -1,0 +1,130 @@
+"""Claude on Amazon Bedrock and on Google's Vertex AI, by what Anthropic's SDK brings for them.
+
+The SDK says where a request goes and what is different in it, once, and signs each: its keys and tokens expire. All
+else is as at Anthropic. Without ``api_key`` the platform's own credentials count, as its tools find them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
+
+import httpx2
+from anyio.from_thread import run
+
+from bot.extensions.anthropic.messages import AnthropicModel
+from bot.llm.adapters.http_client import SharedHttp
+from bot.ports.errors import Unauthorized
+from bot.ports.model import Request
+
+
+class PlatformModel(AnthropicModel):
+    """One Claude model of a platform."""
+
+    no_key = "-"
+    _sdk: Any
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.http = cast("SharedHttp", _Signing(self.http, self))
+
+    def _build(self, api_key: str) -> Callable[..., httpx2.Request]:
+        from anthropic._models import FinalRequestOptions  # noqa: PLC0415
+
+        make = cast("partial[httpx2.Request]", super()._build(api_key))
+        body = {"model": self.model, "stream": True}
+        asked = FinalRequestOptions.construct(method="post", url="/v1/messages", json_data=body)
+        told = run(self._sdk._prepare_options, asked)  # noqa: SLF001 - the SDK tells nobody else
+        self._added = {name: value for name, value in told.json_data.items() if name not in body}
+        self._without = body.keys() - told.json_data.keys()
+        return partial(make.func, "POST", f"{str(self._sdk.base_url).rstrip('/')}{told.url}", **make.keywords)
+
+    def _body_with_params(self, request: Request) -> dict[str, object]:
+        body = super()._body_with_params(request)
+        return {name: value for name, value in body.items() if name not in self._without} | self._added
+
+    def _make(self, **settings: Any) -> Any:
+        key = settings.pop("api_key")
+        with self._typed():
+            self._sdk = self._open(None if key == self.no_key else key, {**settings, "open_telemetry": False})
+        return self._sdk
+
+    @abstractmethod
+    def _open(self, token: str | None, settings: dict[str, Any]) -> Any:
+        """Return the SDK's client."""
+
+    async def sign(self, request: httpx2.Request) -> None:
+        """Add what shows who asks. Raises `Unauthorized`."""
+        with self._typed():
+            await self._sdk._prepare_request(request)  # noqa: SLF001 - as above
+
+    @contextmanager
+    def _typed(self) -> Iterator[None]:
+        """Raise `Unauthorized` where the SDK finds no credentials, or no region for them."""
+        try:
+            yield
+        except Exception as error:
+            raise Unauthorized(f"{self.provider}: {error}") from error
+
+    def read(self, response: httpx2.Response) -> httpx2.Response:
+        """Return the response as events of the API."""
+        return response
+
+
+class VertexModel(PlatformModel):
+    """One Claude model of Vertex AI, in the region CLOUD_ML_REGION."""
+
+    def _open(self, token: str | None, settings: dict[str, Any]) -> Any:
+        from anthropic import AsyncAnthropicVertex  # noqa: PLC0415
+
+        sdk = AsyncAnthropicVertex(**settings, access_token=token)
+        run(sdk._ensure_access_token)  # noqa: SLF001 - it also finds the project
+        return sdk
+
+
+class BedrockModel(PlatformModel):
+    """One Claude model of Bedrock, in the region AWS_REGION."""
+
+    def _open(self, token: str | None, settings: dict[str, Any]) -> Any:
+        from anthropic import AsyncAnthropicBedrock  # noqa: PLC0415
+        from anthropic.lib.bedrock._stream_decoder import get_response_stream_shape  # noqa: PLC0415
+
+        get_response_stream_shape()  # reads a large file, here and not between two events
+        return AsyncAnthropicBedrock(**settings, api_key=token)
+
+    def read(self, response: httpx2.Response) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=_Events(response))
+
+
+class _Events(httpx2.AsyncByteStream):
+    """The frames of an AWS event stream as server-sent events."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        from anthropic.lib.bedrock._stream_decoder import AWSEventStreamDecoder  # noqa: PLC0415
+
+        async for event in AWSEventStreamDecoder().aiter_bytes(self._response.aiter_raw()):
+            yield f"event: {event.event}\ndata: {' '.join(event.data.splitlines())}\n\n".encode()
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+class _Signing:
+    """The client of all providers, whose requests are signed before they go out."""
+
+    def __init__(self, http: SharedHttp, model: PlatformModel) -> None:
+        self._http, self._model = http, model
+
+    def __call__(self) -> httpx2.AsyncClient:
+        return self._http()
+
+    async def send(self, request: httpx2.Request) -> httpx2.Response:
+        await self._model.sign(request)
+        response = await self._http.send(request)
+        return self._model.read(response) if response.is_success else response
