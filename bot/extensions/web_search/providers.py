@@ -31,9 +31,7 @@ PROMPT_TOKENS = 60_000
 """Tokens of results that are set aside for a search. No provider names a limit; 9,000 to 54,000 were measured
 (docs.apiyi.com/en/api-capabilities/openai/web-search)."""
 
-ASKED = (
-    "Search the web once for this, and say in at most 300 words what the results say, with their sources:\n\n"
-)
+ASKED = "Search the web once for this, and say in at most 300 words what the results say, with their sources:"
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
 
 
@@ -56,13 +54,12 @@ def provider_source(
 
     def charge(answer: Answer) -> Charge:
         known, usage = rate(), _usage(part(answer, "usage"), claude=claude)
-        searches = _searches(answer)
-        return (known and known(usage) + fee * searches if usage.input else most_usd()), usage
+        return (known and known(usage) + fee * _searches(answer) if usage.input else most_usd()), usage
 
     return Source(
         f"the search of {model}",
         model,
-        lambda words: ask(base, key() or "", name, f"{ASKED}{words}"),
+        lambda words: ask(base, key() or "", name, f"{ASKED}\n\n{words}"),
         _of_anthropic if claude else _of_openai,
         most_usd,
         charge,
@@ -122,9 +119,8 @@ def _of_anthropic(answer: Answer) -> tuple[str, Iterable[Hit]]:
                 texts.append(_with_links(block))
             case {"type": "web_search_tool_result", "content": {"error_code": code}}:
                 failed = ToolRateLimited if code == "too_many_requests" else ToolError
-                raise failed(
-                    f"The provider could not search: {str(code)[:60]}.", suggestion="Try again later."
-                )
+                why = f"The provider could not search: {str(code)[:60]}."
+                raise failed(why, suggestion="Try again later.")
             case {"type": "web_search_tool_result", "content": results}:
                 texts.clear()  # it was written before there was anything to say
                 hits += map(hit_of, _of_type(results, "web_search_result"))
