@@ -80,9 +80,8 @@ def parse_shortcut(payload: Shape) -> Asked | None:
 def parse_reaction(event: Shape, reaction: str, me: Me) -> Asked | None:
     """Read a reaction to a message; None for another one than *reaction*, and for the bot's own. Never raises."""
     item, user = part(event, "item"), identifier(event, "user")
-    chosen = (
-        reaction and string(event, "reaction").partition("::")[0] == reaction
-    )  # without the tone of a skin
+    # Without the tone of a skin.
+    chosen = reaction and string(event, "reaction").partition("::")[0] == reaction
     asked = Asked(identifier(item, "channel"), stamp(item, "ts"), user, stamp(event, "event_ts"))
     return asked if chosen and asked.channel and asked.ts and user not in ("", me.user) else None
 

@@ -80,9 +80,8 @@ def _faults(document: Document) -> Iterator[str]:
 
 
 def _references(given: NetworkSettings | None) -> dict[str, str | None]:
-    return (
-        {f"credentials[{i}].header": one.header for i, one in enumerate(given.credentials)} if given else {}
-    )
+    credentials = given.credentials if given else ()
+    return {f"credentials[{i}].header": one.header for i, one in enumerate(credentials)}
 
 
 NETWORK = SettingsPart[NetworkSettings | None](
