@@ -91,9 +91,6 @@ class SignIn:
         """What sessions are marked with. Those of another way, or of another provider, are over."""
         return f"openid {self.openid.issuer}" if self.openid else f"header {self.header and self.header.name}"
 
-    def refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
-        return self.header.refusal(scope, headers) if self.header else None
-
     def holds(self, request: Request, person: Person, by: str) -> bool:
         """Return whether a session of this person counts in this request."""
         named = request.headers.get(self.header.name) if self.header else None

@@ -67,10 +67,5 @@ def _references(given: EventSettings | None) -> Mapping[str, str | None]:
     return {f"sources.{name}.secret": source.secret for name, source in sources.items()}
 
 
-EVENTS = SettingsPart[EventSettings | None](
-    "events",
-    EventSettings | None,
-    FieldInfo(default=None, description="Events from outside that start a turn; null takes none."),
-    _faults,
-    _references,
-)
+FIELD = FieldInfo(default=None, description="Events from outside that start a turn; null takes none.")
+EVENTS = SettingsPart[EventSettings | None]("events", EventSettings | None, FIELD, _faults, _references)

@@ -120,8 +120,7 @@ class Jobs:
             del self._running[job_id]
 
     async def _work(self, job_id: str) -> None:
-        job = self.store.find(job_id)
-        if job is None or job.state != "running":
+        if (job := self.store.find(job_id)) is None or job.state != "running":
             return
         mine = {"holder": self._me, "seen_at": self.store.now(), "attempts": job.attempts + 1}
         if (job := await self.store.change(job_id, **mine)) is None:

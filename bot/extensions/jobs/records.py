@@ -142,8 +142,7 @@ class JobStore:
 
     async def drop(self, thread: ThreadId) -> None:
         """Forget the jobs of a thread and what was said in them. Raises `StoreUnavailable`."""
-        gone = {job.id for job in self.in_thread(thread)}
-        if gone:
+        if gone := {job.id for job in self.in_thread(thread)}:
             await self._state.change(
                 lambda old: JobsFile(jobs=tuple(job for job in old.jobs if job.id not in gone))
             )

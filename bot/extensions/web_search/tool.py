@@ -71,9 +71,9 @@ class WebSearch:
             raise ToolBusy("Too many searches are running.", suggestion="Try again in a moment.")
         try:
             found = await self._search(line(arguments.query), context, deadline)
+            return ToolOutput(found, origin=ORIGIN)
         finally:
             self.slots.release()
-        return ToolOutput(found, origin=ORIGIN)
 
     async def _search(self, words: str, context: ToolContext, deadline: float) -> dict[str, JsonValue]:
         source, most = self.source, self.source.most()
