@@ -205,9 +205,8 @@ class Jobs:
                 found = [self._describe(job) for job in self.store.in_thread(incoming.thread)]
                 return "\n".join([*found, HOW]) if found else NONE
             case ["stop", job_id] if (job := self._of(incoming.thread, job_id)) and job.state == "running":
-                if await self.store.change(job.id, state="stopped"):
-                    return f"Stopped: {job.title}"
-                return f"It is over already: {job.title}"
+                stopped = await self.store.change(job.id, state="stopped")
+                return f"{'Stopped' if stopped else 'It is over already'}: {job.title}"
             case ["stop" | "report", job_id]:
                 return f"No job {job_id[:20]} runs here.\n{HOW}"
         return HOW
