@@ -126,8 +126,8 @@ class WebTransport:
             routes.colours.end()
 
         guard = Guard(routes.app(), self.address, options.most_file_bytes)
-        if options.sign_in:
-            guard.refuses = options.sign_in.refusal
+        if options.sign_in and options.sign_in.header:
+            guard.refuses = options.sign_in.header.refusal
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._sweep)

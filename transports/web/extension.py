@@ -11,7 +11,6 @@ from transports.web.settings import SETTINGS, WebSettings
 
 if TYPE_CHECKING:
     from bot.host.checks import Context, Findings
-    from transports.shared.checks import Finding
     from transports.web.client import WebTransport
 
 
@@ -39,7 +38,7 @@ async def _check(context: Context, name: str) -> Findings:
     if not (access.users or access.admins):
         fix = 'Name them, as in "access": {"users": ["ann"]}; then `threadfast web link --person ann`.'
         yield Finding("web", "warn", "access names nobody", "Nobody can use the page.", fix)
-    for finding in await _check_sign_in(context, web):
+    async for finding in _check_sign_in(context, web):
         yield finding
     address = address_of(web)
     try:
@@ -58,35 +57,32 @@ async def _check(context: Context, name: str) -> Findings:
     yield Finding("web", "ok", f"{address.url}: {found}")
 
 
-async def _check_sign_in(context: Context, web: WebSettings) -> list[Finding]:
+async def _check_sign_in(context: Context, web: WebSettings) -> Findings:
     """Check that the provider answers as the settings say, and whom it would let in."""
+    from contextlib import aclosing
+
     from bot.ports.config_error import ConfigInvalid
     from transports.shared.checks import Finding
     from transports.web.openid import NotSignedIn
     from transports.web.page import sign_in_of
 
-    found, said = [], web.sign_in
+    said = web.sign_in
     if said and "*" in context.settings.access.users:
         fix = "Name people in access.users, unless all whom it knows are meant."
         whom = f"everybody whom {said.issuer or said.header} names may use the bot"
-        found.append(Finding("web sign-in", "warn", whom, "Strangers may get in.", fix))
+        yield Finding("web sign-in", "warn", whom, "Strangers may get in.", fix)
     if said and said.issuer and not context.offline:
         try:
             made = sign_in_of(context.settings, web, context.environ)
             assert made
             assert made.openid
-            try:
+            async with aclosing(made.openid.http):
                 await made.openid.check()
-            finally:
-                await made.openid.http.aclose()
         except (ConfigInvalid, NotSignedIn) as error:
             fix = "Correct transports.web.sign_in, or see whether the provider can be reached from here."
-            found.append(
-                Finding("web sign-in", "fail", f"{said.issuer}: {error}", "Nobody can sign in.", fix)
-            )
+            yield Finding("web sign-in", "fail", f"{said.issuer}: {error}", "Nobody can sign in.", fix)
         else:
-            found.append(Finding("web sign-in", "ok", f"{said.issuer} answers"))
-    return found
+            yield Finding("web sign-in", "ok", f"{said.issuer} answers")
 
 
 extension = Extension(

@@ -20,8 +20,10 @@ from transports.web.address import is_loopback
 
 if TYPE_CHECKING:
     import httpx2
+    from jwt.types import Options
 
 ALGORITHMS = ("RS256", "ES256")
+REQUIRED: Options = {"require": ["exp", "iat", "iss", "aud", "sub"]}
 LEEWAY_S = 60
 """Seconds that the clocks of the provider and of this machine may differ."""
 
@@ -62,16 +64,10 @@ class OpenId:
 
     async def address(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
         """Return where a person signs in. Raises `ProviderDown`."""
-        asked = {
-            "response_type": "code",
-            "client_id": self.client_id,
-            "redirect_uri": redirect,
-            "scope": "openid email profile",
-            "state": state,
-            "nonce": nonce,
-            "code_challenge": encoded(sha256(verifier.encode()).digest()),
-            "code_challenge_method": "S256",
-        }
+        asked = {"response_type": "code", "client_id": self.client_id, "redirect_uri": redirect}
+        asked |= {"scope": "openid email profile", "state": state, "nonce": nonce}
+        challenge = encoded(sha256(verifier.encode()).digest())
+        asked |= {"code_challenge": challenge, "code_challenge_method": "S256"}
         with _failures(), anyio.fail_after(WITHIN_S):
             endpoint = _endpoint(await self.discover(), "authorization_endpoint")
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}"
@@ -80,12 +76,8 @@ class OpenId:
         """Return who has signed in, by the code of the answer. Raises `NotSignedIn`."""
         with _failures(), anyio.fail_after(WITHIN_S):
             found = await self.discover()
-            given = {
-                "grant_type": "authorization_code",
-                "code": code,
-                "redirect_uri": redirect,
-                "code_verifier": verifier,
-            }
+            given = {"grant_type": "authorization_code", "code": code}
+            given |= {"redirect_uri": redirect, "code_verifier": verifier}
             answer = await self._exchange(found, given)
             claims = await self._verified(found, str(answer["id_token"]), nonce)
             if self.claim not in claims and "userinfo_endpoint" in found:
@@ -131,13 +123,7 @@ class OpenId:
         try:
             key = await self._key(found, jwt.get_unverified_header(token).get("kid"))
             claims: dict[str, Any] = jwt.decode(
-                token,
-                key,
-                algorithms=ALGORITHMS,
-                audience=self.client_id,
-                issuer=self.issuer,
-                leeway=LEEWAY_S,
-                options={"require": ["exp", "iat", "iss", "aud", "sub"]},
+                token, key, ALGORITHMS, REQUIRED, audience=self.client_id, issuer=self.issuer, leeway=LEEWAY_S
             )
         except jwt.PyJWTError as error:
             raise NotSignedIn(f"its token does not count: {error}") from error

@@ -108,9 +108,7 @@ def sign_in_of(settings: Settings, given: WebSettings, environ: Mapping[str, str
     if said.header:
         return SignIn(ProxyHeader(said.header, [ip_network(proxy) for proxy in said.proxies]))
 
-    def secret() -> str | None:
-        return resolve_secret(given.sign_in_secret, environ) if given.sign_in_secret else None
-
+    secret = partial(resolve_secret, given.sign_in_secret, environ) if given.sign_in_secret else str
     secret()
     http = SharedHttp(settings.ca_file)
     return SignIn(openid=OpenId(said.issuer or "", said.client_id or "", said.claim, secret, http))

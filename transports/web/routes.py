@@ -203,11 +203,9 @@ class Routes:
             Route("/files/{thread}/{stored}", read(self._file)),
             Mount("/static", StaticFiles(directory=HERE / "static", packages=[("bot.page", "static")])),
         ]
-        if self._sign_in:
+        if sign_in := self._sign_in:
             may_enter = lambda person: "" if self._rights.may_read(person) else barred(person)  # noqa: E731
-            made = SignInRoutes(
-                self._sign_in, self._sessions, self._address, self._now, self._outside, may_enter
-            )
+            made = SignInRoutes(sign_in, self._sessions, self._address, self._now, self._outside, may_enter)
             routes += [Route("/sign-in", made.begin), Route("/signed-in", made.end)]
         if self._views:
             routes.append(Mount("/look", _AdminsOnly(self._looks(), self._admin)))

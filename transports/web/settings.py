@@ -64,8 +64,7 @@ def _faults(path: str, web: Document) -> Iterator[str]:
     ):
         yield f"{path}.public_url: must be an https address"
     if isinstance(sign_in := web.get("sign_in"), dict):
-        for fault in _sign_in_faults(sign_in):
-            yield f"{path}.sign_in{fault}"
+        yield from (f"{path}.sign_in{fault}" for fault in _sign_in_faults(sign_in))
     host = web.get("host", "127.0.0.1")
     if isinstance(host, str) and not is_loopback(host) and certificate is None and public_url is None:
         yield (

@@ -64,10 +64,8 @@ class ProxyHeader:
             if peer not in self._told:  # once for each address: whoever sends it may go on
                 self._told[peer] = True
                 log.warning("web.header_refused: %s came from %s, no proxy of sign_in", self.name, peer)
-            return (
-                403,
-                "only the named proxy may say who you are; see transports.web.sign_in in settings.json",
-            )
+            why = "only the named proxy may say who you are; see transports.web.sign_in in settings.json"
+            return 403, why
         if len(given) > 1 or not PERSON.fullmatch(given[0]):
             return 400, f"{self.name} has to be one id, of letters, digits and . _ @ -, 64 at most"
         return None
@@ -93,9 +91,6 @@ class SignIn:
         """What sessions are marked with. Those of another way, or of another provider, are over."""
         return f"openid {self.openid.issuer}" if self.openid else f"header {self.header and self.header.name}"
 
-    def refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
-        return self.header.refusal(scope, headers) if self.header else None
-
     def holds(self, request: Request, person: Person, by: str) -> bool:
         """Return whether a session of this person counts in this request."""
         named = request.headers.get(self.header.name) if self.header else None
@@ -104,9 +99,8 @@ class SignIn:
 
 def give_session(response: Response, address: Address, cookie: str) -> None:
     """Give a browser the cookie of its session."""
-    response.set_cookie(
-        address.cookie, cookie, 31_536_000, httponly=True, samesite="strict", secure=address.secure
-    )
+    name, secure = address.cookie, address.secure
+    response.set_cookie(name, cookie, 31_536_000, httponly=True, samesite="strict", secure=secure)
 
 
 @dataclass(slots=True)
@@ -139,20 +133,16 @@ class SignInRoutes:
                 return self.refuse("The proxy before this page did not say who you are. Sign in there.", 401)
             return await self._enter(request, named, secrets.token_urlsafe(16), None)
         state = secrets.token_urlsafe(32)
+        nonce, verifier = self._made("nonce", state), self._made("pkce", state)
         try:
-            url = await openid.address(
-                self._redirect, state, self._made("nonce", state), self._made("pkce", state)
-            )
+            url = await openid.address(self._redirect, state, nonce, verifier)
         except NotSignedIn as error:
             return self._refused(error)
         response = RedirectResponse(url, 303)
-        sealed = self.sessions.sealed(
-            {"state": state, "until": (self.now() + timedelta(seconds=PENDING_S)).timestamp()}
-        )
+        until, secure = (self.now() + timedelta(seconds=PENDING_S)).timestamp(), self.address.secure
+        sealed = self.sessions.sealed({"state": state, "until": until})
         # Lax: the way back begins at the provider's site.
-        response.set_cookie(
-            self._cookie, sealed, PENDING_S, httponly=True, samesite="lax", secure=self.address.secure
-        )
+        response.set_cookie(self._cookie, sealed, PENDING_S, httponly=True, samesite="lax", secure=secure)
         return response
 
     async def end(self, request: Request) -> Response:
@@ -162,9 +152,8 @@ class SignInRoutes:
         try:
             state, until, code = self._answer(request, openid)
             nonce, verifier = self._made("nonce", state), self._made("pkce", state)
-            return await self._enter(
-                request, await openid.person(self._redirect, code, nonce, verifier), state, until
-            )
+            named = await openid.person(self._redirect, code, nonce, verifier)
+            return await self._enter(request, named, state, until)
         except NotSignedIn as error:
             return self._refused(error)
 
@@ -191,14 +180,13 @@ class SignInRoutes:
         if why := self.may_enter(named):
             log.warning("web.sign_in_refused: %s may not use this bot", named)
             return self.refuse(why, 403)
-        ends = self.now() + timedelta(seconds=SIGNED_IN_S) if until else None
-        cookie = await self.sessions.begin(
-            Person(id=named), nonce, until or self.now(), by=self.sign_in.way, ends=ends
-        )
+        way, now = self.sign_in.way, self.now()
+        ends = now + timedelta(seconds=SIGNED_IN_S) if until else None
+        cookie = await self.sessions.begin(Person(id=named), nonce, until or now, by=way, ends=ends)
         if cookie is None:
             raise NotSignedIn("this answer was used already")
         await self.sessions.leave(request.cookies.get(self.address.cookie, ""))
-        log.info("web.signed_in: %s, by %s", named, self.sign_in.way)
+        log.info("web.signed_in: %s, by %s", named, way)
         response = HTMLResponse(ENTERED)
         give_session(response, self.address, cookie)
         response.delete_cookie(self._cookie, httponly=True, samesite="lax", secure=self.address.secure)
@@ -207,9 +195,8 @@ class SignInRoutes:
     def _refused(self, error: NotSignedIn) -> Response:
         log.warning("web.sign_in_refused: %s", error)
         if isinstance(error, ProviderDown):
-            return self.refuse(
-                "The provider of the sign-in does not answer as it should. Try again later.", 503
-            )
+            why = "The provider of the sign-in does not answer as it should. Try again later."
+            return self.refuse(why, 503)
         return self.refuse("This sign-in does not count. Sign in again.", 403)
 
     def _made(self, what: str, state: str) -> str:

@@ -92,8 +92,7 @@ class AcceptedEvents:
 
         Raises `StoreUnavailable`.
         """
-        found: list[Event] = []
-        now = self.now()
+        found, now = list[Event](), self.now()
 
         def claimed(event: Event) -> Event:
             if event.id in at_work:

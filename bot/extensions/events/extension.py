@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def _open(host: Host) -> AsyncIterator[Running | None]:
-    given = EVENTS.of(host.settings)
-    if given is None:
+    if (given := EVENTS.of(host.settings)) is None:
         yield None
         return
     from bot.extensions.events.running import open_events  # noqa: PLC0415 - only where there are some

@@ -32,17 +32,12 @@ async def open_events(given: EventSettings, host: Host) -> AsyncIterator[Running
     intake, starter = Intake(given, accepted), Starter(host, accepted)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(starter.run)
-        if given.port is not None:  # workers on one machine share the port
-            listener = await anyio.create_tcp_listener(
-                local_host=given.host, local_port=given.port, reuse_port=True
-            )
-            tasks.start_soon(serve_on, listener, Webhook(given, intake, keys).serve)
-        yield Running(
-            facts={"events": f"of {', '.join(given.sources) or 'nobody but `threadfast post`'}"},
-            troubles=starter.troubles,
-            receiving=starter.receiving,
-            posts={PATH: intake.post},
-        )
+        if (port := given.port) is not None:  # workers on one machine share the port
+            tcp = await anyio.create_tcp_listener(local_host=given.host, local_port=port, reuse_port=True)
+            tasks.start_soon(serve_on, tcp, Webhook(given, intake, keys).serve)
+        facts = {"events": f"of {', '.join(given.sources) or 'nobody but `threadfast post`'}"}
+        posts = {PATH: intake.post}
+        yield Running(facts=facts, troubles=starter.troubles, receiving=starter.receiving, posts=posts)
         tasks.cancel_scope.cancel()
 
 

@@ -14,9 +14,9 @@ from bot.config.parts import SettingsPart
 from bot.config.settings import CHANNEL, Name, Port, Secret, Section, Text, Url, matches, setting
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-MOST_SOURCES = 20
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
+Form = Literal["standard", "github"]
 OwnName = Annotated[str, matches(NAME, "must be of a-z, 0-9, _ and -, and begin with a letter or digit")]
 Channel = Annotated[str, matches(CHANNEL, 'must be "transport:workspace:channel", such as "slack:T1:C1"')]
 
@@ -26,12 +26,13 @@ class Source(Section):
 
     channel: Channel = Field(description="Where its events are posted: transport:workspace:channel.")
     secret: Secret | None = setting(None, "Reference to what signs its requests; null takes `post` only.")
-    form: Literal["standard", "github"] = setting(
-        "standard", "How it signs: as Standard Webhooks says, or as GitHub does."
-    )
+    form: Form = setting("standard", "How it signs: as Standard Webhooks says, or as GitHub does.")
     prompt: Text = setting("", "What the model is to do with an event; empty says so in general words.")
     playbook: OwnName | None = setting(None, "Playbook that an event starts, in place of a prompt.")
     per_minute: Annotated[int, Field(ge=1, le=60)] = setting(6, "Events a minute; more are refused.")
+
+
+Sources = Annotated[dict[OwnName, Source], Field(max_length=20)]
 
 
 class EventSettings(Section):
@@ -40,9 +41,7 @@ class EventSettings(Section):
     host: Name = setting("127.0.0.1", "Address to listen at; loopback is this machine alone.")
     port: Port | None = setting(None, "Port of the webhook, at /events/NAME; null opens none.")
     public_url: Url | None = setting(None, "What senders call when a reverse proxy stands before it.")
-    sources: Annotated[dict[OwnName, Source], Field(max_length=MOST_SOURCES)] = Field(
-        default_factory=dict, description="Senders by name."
-    )
+    sources: Sources = Field(default_factory=dict, description="Senders by name.")
 
 
 def _faults(document: Document) -> Iterator[str]:
@@ -68,10 +67,5 @@ def _references(given: EventSettings | None) -> Mapping[str, str | None]:
     return {f"sources.{name}.secret": source.secret for name, source in sources.items()}
 
 
-EVENTS = SettingsPart[EventSettings | None](
-    "events",
-    EventSettings | None,
-    FieldInfo(default=None, description="Events from outside that start a turn; null takes none."),
-    _faults,
-    _references,
-)
+FIELD = FieldInfo(default=None, description="Events from outside that start a turn; null takes none.")
+EVENTS = SettingsPart[EventSettings | None]("events", EventSettings | None, FIELD, _faults, _references)

@@ -17,9 +17,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 from hmac import compare_digest, digest
-from typing import Literal
 
 from bot.extensions.events.refused import Refused
+from bot.extensions.events.settings import Form
 from bot.ports.config_error import ConfigInvalid
 
 CLOCKS_S = 300.0
@@ -42,22 +42,18 @@ def secret_bytes(secret: str) -> bytes:
         raise ConfigInvalid("events.sources: a secret that begins with whsec_ goes on in base64") from None
 
 
-def key_of(
-    form: Literal["standard", "github"], secret: bytes, headers: Mapping[str, str], body: bytes, now: float
-) -> str:
+def key_of(form: Form, secret: bytes, headers: Mapping[str, str], body: bytes, now: float) -> str:
     """Return the key of a request that *secret* signed. Raises `Refused` for any other, and for an old one."""
     if form == "github":
-        given = headers.get(GITHUB, "")
         expected = f"sha256={digest(secret, body, sha256).hex()}"
-        if not compare_digest(expected.encode(), given.encode()):
+        if not compare_digest(expected.encode(), headers.get(GITHUB, "").encode()):
             raise Refused(*UNSIGNED)
         return expected
     key, at = headers.get(ID, ""), headers.get(TIME, "")
     expected = f"v1,{b64encode(digest(secret, f'{key}.{at}.'.encode() + body, sha256)).decode()}"
     # Each is compared: while a secret changes there are two, and the time that it takes tells nothing.
-    matching = [
-        compare_digest(expected.encode(), one.encode()) for one in headers.get(SIGNATURE, "").split(" ")
-    ]
+    signatures = headers.get(SIGNATURE, "").split(" ")
+    matching = [compare_digest(expected.encode(), one.encode()) for one in signatures]
     if not any(matching) or not KEY.fullmatch(key) or not TIME_FORM.fullmatch(at):
         raise Refused(*UNSIGNED)
     if abs(now - int(at)) > CLOCKS_S:

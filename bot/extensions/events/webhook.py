@@ -38,12 +38,6 @@ _ODD_HEAD = re.compile(rb"(?<!\r)\n|\r(?!\n)|\r\n[ \t]")
 _KINDS = re.compile(r'(?ai)(application/json|text/plain)\s*(;\s*charset="?utf-8"?\s*)?')
 
 
-def hosts_of(given: EventSettings) -> frozenset[str]:
-    """Return what ``Host`` may say."""
-    public = urlsplit(given.public_url or "").netloc.lower()
-    return frozenset(filter(None, (public, *(f"{name}:{given.port}" for name in LOOPBACK))))
-
-
 @dataclass(slots=True)
 class Webhook:
     """``keys`` has what signs, by source. ``stranger`` signs for those that there are not."""
@@ -89,6 +83,8 @@ class Webhook:
         """Return the name of the source that a request is for, and its headers. Raises `Refused`."""
         names = [name.decode("ascii") for name, _ in request.headers]
         headers = dict(zip(names, (value.decode("latin-1") for _, value in request.headers), strict=True))
+        public = urlsplit(self.given.public_url or "").netloc.lower()
+        ours = filter(None, (public, *(f"{name}:{self.given.port}" for name in LOOPBACK)))
         path, host = request.target.decode("ascii"), headers.get("host", "").lower()
         coded = headers.get("content-encoding", "identity").lower() != "identity"
         kind = _KINDS.fullmatch(headers.get("content-type", "").strip())
@@ -96,7 +92,7 @@ class Webhook:
         for status, why, refused in (
             (400, "a header stands there twice", any(names.count(name) > 1 for name in SINGLE)),
             (400, "send a Content-Length or chunks", odd),
-            (421, "this is not its address; see events.public_url", host not in hosts_of(self.given)),
+            (421, "this is not its address; see events.public_url", host not in ours),
             (404, "there is no such page", not path.startswith(PATH)),
             (405, "send a POST", request.method != b"POST"),
             (415, "send application/json or text/plain, in UTF-8", kind is None or coded),

@@ -36,26 +36,20 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
     slots = [await host.states.open(f"job-{slot}", Conversation()) for slot in range(SLOTS)]
     state = await host.states.open("jobs", JobsFile())
     async with anyio.create_task_group() as tasks:
-        store, alone = JobStore(state, slots, host.now), host.settings.store.kind == "files"
-        jobs = Jobs(store, host.agents, tasks, alone)
+        alone = host.settings.store.kind == "files"
+        jobs = Jobs(JobStore(state, slots, host.now), host.agents, tasks, alone)
         state.on_change = jobs.stop_those_that_are_over
         tasks.start_soon(jobs.serve)
-        yield Running(
-            tools={"jobs": [StartJob(jobs, JOBS.of(host.settings))]},
-            obey={"jobs": jobs.obey},
-            turns={"jobs": jobs},
-            receiving=jobs.receiving,
-        )
+        tools, obey = {"jobs": [StartJob(jobs, JOBS.of(host.settings))]}, {"jobs": jobs.obey}
+        yield Running(tools=tools, obey=obey, turns={"jobs": jobs}, receiving=jobs.receiving)
         tasks.cancel_scope.cancel()
 
 
 def _checks(context: Context) -> Sequence[Check]:
-    if "jobs" not in enabled_anywhere(context.settings):
-        return []
     from bot.extensions.jobs.checks import check_jobs  # noqa: PLC0415
     from bot.host.checks import Check  # noqa: PLC0415
 
-    return [Check("jobs", check_jobs)]
+    return [Check("jobs", check_jobs)] if "jobs" in enabled_anywhere(context.settings) else []
 
 
 extension = Extension(

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 
 import anyio
 
-from bot.extensions.jobs.records import Job
+from bot.extensions.jobs.records import Job, JobStore
 from threads.errors import PostFailed
-from threads.model import (
-    Answer,
-    Earlier,
-    File,
-    Image,
-    Incoming,
-    Message,
-    Question,
-    SentFile,
-    Text,
-    TurnEvent,
-)
+from threads.model import Answer, Earlier, File, Image, Incoming, Message, Question, SentFile, Text, TurnEvent
 from threads.model.conversation import History
 
 NO_FILES = "A job cannot post files: its report can name them, and a turn of the thread can post them."
@@ -29,24 +17,17 @@ LEFT_AFTER_OUTSIDE = "What left you this work had read text from outside before.
 
 
 class JobTurn:
-    """A `threads.model.Turn`. ``save`` makes its conversation durable, ``scope`` ends it at its time."""
+    """A `threads.model.Turn`. ``scope`` ends it at its time."""
 
     known_answer = ""
 
-    def __init__(
-        self,
-        job: Job,
-        messages: Sequence[Message],
-        save: Callable[[Sequence[Message]], Awaitable[None]],
-        now: Callable[[], datetime],
-        scope: anyio.CancelScope,
-    ) -> None:
+    def __init__(self, job: Job, store: JobStore, scope: anyio.CancelScope) -> None:
         self.incoming, self.attempt = job.incoming, job.attempts
         self.correlation_id, self.notes = job.id, list[str]()
         self.messages = History()
-        self.messages.extend(messages)
-        self._save, self._now, self._scope = save, now, scope
-        if job.outside and not messages:
+        self.messages.extend(store.messages(job))
+        self._job, self._store, self._scope = job, store, scope
+        if job.outside and not self.messages:
             self.add(Message("user", (Text(LEFT_AFTER_OUTSIDE, outside=True),)))
 
     @property
@@ -54,7 +35,7 @@ class JobTurn:
         return self._scope.cancel_called
 
     def add(self, *messages: Message) -> None:
-        at = self._now().isoformat(timespec="milliseconds")
+        at = self._store.now().isoformat(timespec="milliseconds")
         self.messages.extend([message.stamped(at) for message in messages])
 
     def replace_messages(self, messages: list[Message]) -> None:
@@ -65,7 +46,7 @@ class JobTurn:
         await self.checkpoint()
 
     async def checkpoint(self) -> None:
-        await self._save(self.messages)
+        await self._store.save(self._job, self.messages)
 
     def note(self, text: str) -> None:
         if text not in self.notes:

@@ -120,8 +120,7 @@ class Jobs:
             del self._running[job_id]
 
     async def _work(self, job_id: str) -> None:
-        job = self.store.find(job_id)
-        if job is None or job.state != "running":
+        if (job := self.store.find(job_id)) is None or job.state != "running":
             return
         mine = {"holder": self._me, "seen_at": self.store.now(), "attempts": job.attempts + 1}
         if (job := await self.store.change(job_id, **mine)) is None:
@@ -138,7 +137,7 @@ class Jobs:
             return GIVEN_UP, job.outside
         left_s = (job.until - self.store.now()).total_seconds()
         scope, text = anyio.CancelScope(deadline=anyio.current_time() + left_s), OUT_OF_TIME
-        turn = JobTurn(job, self.store.messages(job), partial(self.store.save, job), self.store.now, scope)
+        turn = JobTurn(job, self.store, scope)
         with scope:
             text = await self._answer(job, turn)
         return "\n\n".join([*turn.notes, text]), job.outside or tainted(turn.messages)
@@ -169,14 +168,12 @@ class Jobs:
     async def _hand_in(self, job: Job) -> None:
         """Make the report a message of the thread. Raises `StoreUnavailable`."""
         assert self._sink is not None
-        asked = replace(job.incoming, id=f"{job.incoming.id}.report", text=f"/jobs report {job.id}")
-        await self._sink(asked)
+        await self._sink(replace(job.incoming, id=f"{job.incoming.id}.report", text=f"/jobs report {job.id}"))
 
     def is_turn(self, thread: ThreadId, words: str) -> bool:
         match words.split():
-            case ["report", job_id]:
-                job = self._of(thread, job_id)
-                return job is not None and bool(job.report)
+            case ["report", job_id] if job := self._of(thread, job_id):
+                return bool(job.report)
         return False
 
     def stops(self, thread: ThreadId, words: str) -> bool:  # noqa: ARG002
@@ -187,14 +184,11 @@ class Jobs:
 
     async def run(self, turn: Turn, agents: Agents) -> str:  # noqa: ARG002
         """Answer with a report, and let the conversation know of it."""
-        job = self._of(turn.incoming.thread, turn.incoming.text.split()[-1])
-        if job is None:
+        if (job := self._of(turn.incoming.thread, turn.incoming.text.split()[-1])) is None:
             return NONE
-        source = turn.incoming.id
-        turn.add(
-            Message("user", (Text(REPORTED.format(job.prompt), outside=job.outside),), source=source),
-            Message("assistant", (Text(job.report),), source=source),
-        )
+        said, source = Text(REPORTED.format(job.prompt), outside=job.outside), turn.incoming.id
+        turn.add(Message("user", (said,), source=source))
+        turn.add(Message("assistant", (Text(job.report),), source=source))
         await turn.checkpoint()
         await self.store.change(job.id, state="reported")
         return job.report
@@ -206,19 +200,16 @@ class Jobs:
 
     async def obey(self, words: str, incoming: Incoming) -> str:
         """Run ``/jobs [stop ID]`` and return the reply. Raises `StoreUnavailable`."""
-        thread = incoming.thread
         match words.split():
             case []:
-                found = [self._describe(job) for job in self.store.in_thread(thread)]
+                found = [self._describe(job) for job in self.store.in_thread(incoming.thread)]
                 return "\n".join([*found, HOW]) if found else NONE
-            case ["stop", job_id] if (job := self._of(thread, job_id)) and job.state == "running":
-                if await self.store.change(job.id, state="stopped"):
-                    return f"Stopped: {job.title}"
-                return f"It is over already: {job.title}"
+            case ["stop", job_id] if (job := self._of(incoming.thread, job_id)) and job.state == "running":
+                stopped = await self.store.change(job.id, state="stopped")
+                return f"{'Stopped' if stopped else 'It is over already'}: {job.title}"
             case ["stop" | "report", job_id]:
                 return f"No job {job_id[:20]} runs here.\n{HOW}"
-            case _:
-                return HOW
+        return HOW
 
     def _of(self, thread: ThreadId, job_id: str) -> Job | None:
         job = self.store.find(job_id.lower())
@@ -233,12 +224,9 @@ class Jobs:
 
 def _with_money(settings: Settings, usd: float) -> Settings:
     """Return the settings of a place with the money of a job as a hard limit, which is never more than there."""
-    budget = settings.budget
-    limits = budget.limit_usd
+    budget, limits = settings.budget, settings.budget.limit_usd
     if budget.mode != "hard":  # soft limits refuse nothing, and that of a job does
         limits = limits.model_copy(update=dict.fromkeys(type(limits).model_fields))
     turn = usd if limits.turn is None else min(usd, limits.turn)
-    limits = limits.model_copy(update={"turn": turn})
-    return settings.model_copy(
-        update={"budget": budget.model_copy(update={"mode": "hard", "limit_usd": limits})}
-    )
+    hard = {"mode": "hard", "limit_usd": limits.model_copy(update={"turn": turn})}
+    return settings.model_copy(update={"budget": budget.model_copy(update=hard)})

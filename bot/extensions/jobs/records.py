@@ -113,10 +113,9 @@ class JobStore:
                     return old
             running = {job.slot for job in old.jobs if job.state == "running"}
             if len(running) >= at_once:
-                raise ToolDenied(
-                    f"{len(running)} jobs run already, and no more may at once.",
-                    suggestion="Say so. `/jobs` lists those of this thread, and `/jobs stop ID` stops one.",
-                )
+                why = f"{len(running)} jobs run already, and no more may at once."
+                how = "Say so. `/jobs` lists those of this thread, and `/jobs stop ID` stops one."
+                raise ToolDenied(why, suggestion=how)
             slot = next(slot for slot in range(SLOTS) if slot not in running)
             added = new.model_copy(update={"id": _unused_id(new, old.jobs), "slot": slot})
             over = [job for job in old.jobs if job.state in ("reported", "stopped")][:-MOST_KEPT]
@@ -131,12 +130,11 @@ class JobStore:
 
         def change(old: JobsFile) -> JobsFile:
             nonlocal changed
-            changed = next(
-                (job for job in old.jobs if job.id == job_id and job.state in ("running", "done")), None
-            )
-            if changed is None:
+            going = (job for job in old.jobs if job.id == job_id and job.state in ("running", "done"))
+            changed = before = next(going, None)
+            if before is None:
                 return old
-            before, changed = changed, changed.model_copy(update=fields)
+            changed = before.model_copy(update=fields)
             return JobsFile(jobs=tuple(changed if job is before else job for job in old.jobs))
 
         await self._state.change(change)
@@ -144,8 +142,7 @@ class JobStore:
 
     async def drop(self, thread: ThreadId) -> None:
         """Forget the jobs of a thread and what was said in them. Raises `StoreUnavailable`."""
-        gone = {job.id for job in self.in_thread(thread)}
-        if gone:
+        if gone := {job.id for job in self.in_thread(thread)}:
             await self._state.change(
                 lambda old: JobsFile(jobs=tuple(job for job in old.jobs if job.id not in gone))
             )

@@ -24,8 +24,5 @@ class JobsSettings(Section):
     at_once: Annotated[int, Field(ge=1, le=SLOTS)] = setting(4, "Jobs that run at once, in all threads.")
 
 
-JOBS = SettingsPart[JobsSettings](
-    "jobs",
-    JobsSettings,
-    FieldInfo(default_factory=JobsSettings, description="What work in the background may take."),
-)
+FIELD = FieldInfo(default_factory=JobsSettings, description="What work in the background may take.")
+JOBS = SettingsPart[JobsSettings]("jobs", JobsSettings, FIELD)

@@ -16,16 +16,13 @@ from bot.ports.errors import ToolError
 from bot.ports.tool import Arguments, ToolContext
 from threads.errors import StoreUnavailable
 
+PROMPT = "What to do and what to report, complete in itself: the job knows nothing of this conversation"
+PLAYBOOK = "Name of a playbook to play, with `prompt` as its words"
+
 
 class JobArguments(Arguments):
-    prompt: str = Field(
-        min_length=1,
-        max_length=8000,
-        description="What to do and what to report, complete in itself: the job knows nothing of this conversation",
-    )
-    playbook: str = Field(
-        default="", max_length=100, description="Name of a playbook to play, with `prompt` as its words"
-    )
+    prompt: str = Field(min_length=1, max_length=8000, description=PROMPT)
+    playbook: str = Field(default="", max_length=100, description=PLAYBOOK)
     usd: float | None = Field(default=None, gt=0, description="Most that it may spend, if less than usual")
     minutes: int | None = Field(default=None, ge=1, description="Most that it may take, if less than usual")
     steps: int | None = Field(default=None, ge=1, description="Most steps, if fewer than usual")

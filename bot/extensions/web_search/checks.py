@@ -22,11 +22,10 @@ async def check_web_search(given: WebSearchSettings, context: Context) -> Findin
     try:
         source = source_of(given, context.settings, context.environ)
     except ConfigInvalid as error:
-        running = context.has_all_links
-        meaning, fix = (
-            ("The running bot can.", AS_ROOT) if running else ("The bot does not start.", "Set it.")
-        )
-        yield Finding(NAME, "warn" if running else "fail", str(error), meaning, fix)
+        if context.has_all_links:
+            yield Finding(NAME, "warn", str(error), "The running bot can.", AS_ROOT)
+        else:
+            yield Finding(NAME, "fail", str(error), "The bot does not start.", "Set it.")
         return
     if given.service == "searxng" and not context.offline:
         yield await _search(source, context)

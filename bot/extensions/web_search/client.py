@@ -81,16 +81,14 @@ def malformed(source: Source) -> ToolError:
 
 def _failure(source: Source, page: Response) -> ToolError:
     """Return the error that a status is, which is no success, without a word of the service's own."""
-    match page.status:
+    match status := page.status:
         case 403 if source.name == "SearXNG":
             why = "SearXNG gives no JSON: its settings.yml needs `json` under `search.formats`."
         case 401 | 402 | 403 | 432 | 433:  # the last two are Tavily's for an account that is used up
-            why = (
-                f"{source.name} refuses the key that is set here, or its account is used up ({page.status})."
-            )
+            why = f"{source.name} refuses the key that is set here, or its account is used up ({status})."
         case 400 | 404 | 413 | 414 | 422:
-            why = f"{source.name} did not take this search ({page.status})."
+            why = f"{source.name} did not take this search ({status})."
             return ToolInvalidInput(why, suggestion=NO_SEARCH)
-        case status:
+        case _:
             return http_failure(source.name, 429 if status == 529 else status, page.retry_after)
     return ToolDenied(why, suggestion=NO_SEARCH)

@@ -20,8 +20,7 @@ GROUP = "web_fetch"
 
 @asynccontextmanager
 async def _open(host: Host) -> AsyncIterator[Running | None]:
-    given = WEB_SEARCH.of(host.settings)
-    if given is None:
+    if (given := WEB_SEARCH.of(host.settings)) is None:
         yield None
         return
     from bot.extensions.web_search.client import SearchClient  # noqa: PLC0415 - only where it is on
@@ -44,12 +43,11 @@ def _warnings(settings: Settings) -> Iterator[str]:
 
 
 def _checks(context: Context) -> Sequence[Check]:
-    if (given := WEB_SEARCH.of(context.settings)) is None:
-        return []
     from bot.extensions.web_search.checks import check_web_search  # noqa: PLC0415 - slow
     from bot.host.checks import Check  # noqa: PLC0415
 
-    return [Check("web search", partial(check_web_search, given))]
+    given = WEB_SEARCH.of(context.settings)
+    return [Check("web search", partial(check_web_search, given))] if given else []
 
 
 extension = Extension(

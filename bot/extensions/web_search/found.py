@@ -63,10 +63,8 @@ class Source:
     def found(self, answer: Answer) -> dict[str, JsonValue]:
         """Return an answer for the model. Raises `ToolError`, and what an answer of another form makes of it."""
         text, hits = self.read(answer)
-        results: list[JsonValue] = [
-            {name: value for name, value in hit._asdict().items() if value}
-            for hit in islice(_clean(hits), self.count)
-        ]
+        kept = [hit._asdict().items() for hit in islice(_clean(hits), self.count)]
+        results: list[JsonValue] = [{name: value for name, value in hit if value} for hit in kept]
         if text and not results:  # it is what a model knows by itself
             raise ToolError("The search found nothing.", suggestion="Try other words.")
         said: dict[str, JsonValue] = {"answer": text.strip()[:LONGEST_ANSWER]} if text.strip() else {}
@@ -83,9 +81,8 @@ def _clean(hits: Iterable[Hit]) -> Iterator[Hit]:
             continue  # neither a link for people nor a page to fetch
         if url not in seen:
             seen.add(url)
-            yield Hit(
-                line(hit.title)[:LONGEST_TITLE], url, line(hit.date)[:40], hit.text.strip()[:LONGEST_TEXT]
-            )
+            title, date = line(hit.title)[:LONGEST_TITLE], line(hit.date)[:40]
+            yield Hit(title, url, date, hit.text.strip()[:LONGEST_TEXT])
 
 
 def line(text: str) -> str:

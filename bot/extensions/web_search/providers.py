@@ -31,24 +31,22 @@ PROMPT_TOKENS = 60_000
 """Tokens of results that are set aside for a search. No provider names a limit; 9,000 to 54,000 were measured
 (docs.apiyi.com/en/api-capabilities/openai/web-search)."""
 
-ASKED = (
-    "Search the web once for this, and say in at most 300 words what the results say, with their sources:\n\n"
-)
+ASKED = "Search the web once for this, and say in at most 300 words what the results say, with their sources:"
+Key = Callable[[], str | None]
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
 
 
 def provider_source(
-    given: WebSearchSettings,
-    model: str,
-    provider: Provider,
-    key: Callable[[], str | None],
-    rate: Callable[[], Rate | None],
+    given: WebSearchSettings, model: str, provider: Provider, key: Key, rate: Callable[[], Rate | None]
 ) -> Source:
     """Return the search of a model's provider. *rate* returns the price of its tokens, None if it is not known."""
     claude, name = provider.kind == "anthropic", model.partition("/")[2]
     fee = (USD_PER_1000 if given.usd_per_1000 is None else given.usd_per_1000) / 1000
     base = (provider.base_url or (ANTHROPIC if claude else OPENAI)).rstrip("/")
-    ask = _ask_anthropic if claude else _ask_openai
+    ask, read = (_ask_anthropic, _of_anthropic) if claude else (_ask_openai, _of_openai)
+
+    def query(words: str) -> Query:
+        return ask(base, key() or "", name, f"{ASKED}\n\n{words}")
 
     def most_usd() -> float | None:
         known = rate()
@@ -56,43 +54,23 @@ def provider_source(
 
     def charge(answer: Answer) -> Charge:
         known, usage = rate(), _usage(part(answer, "usage"), claude=claude)
-        searches = _searches(answer)
-        return (known and known(usage) + fee * searches if usage.input else most_usd()), usage
+        return (known and known(usage) + fee * _searches(answer) if usage.input else most_usd()), usage
 
-    return Source(
-        f"the search of {model}",
-        model,
-        lambda words: ask(base, key() or "", name, f"{ASKED}{words}"),
-        _of_anthropic if claude else _of_openai,
-        most_usd,
-        charge,
-        given.results,
-        patience_s=90.0,
-        own_address=provider.base_url is not None,
-    )
+    who, own = f"the search of {model}", provider.base_url is not None
+    return Source(who, model, query, read, most_usd, charge, given.results, patience_s=90.0, own_address=own)
 
 
 def _ask_anthropic(base: str, key: str, model: str, said: str) -> Query:
-    body = {
-        "model": model,
-        "max_tokens": MAX_OUTPUT,
-        "tools": [{"type": "web_search_20250305", "name": "web_search", "max_uses": 1}],
-        "messages": [{"role": "user", "content": said}],
-    }
+    tools = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 1}]
+    messages = [{"role": "user", "content": said}]
+    body = {"model": model, "max_tokens": MAX_OUTPUT, "tools": tools, "messages": messages}
     return Query(f"{base}/v1/messages", {"x-api-key": key, "anthropic-version": "2023-06-01"}, body)
 
 
 def _ask_openai(base: str, key: str, model: str, said: str) -> Query:
-    body = {
-        "model": model,
-        "max_output_tokens": MAX_OUTPUT,
-        "store": False,
-        "tools": [{"type": "web_search"}],
-        "tool_choice": "required",
-        "max_tool_calls": 1,
-        "include": ["web_search_call.action.sources"],
-        "input": said,
-    }
+    search = {"tools": [{"type": "web_search"}], "tool_choice": "required", "max_tool_calls": 1}
+    kept = {"max_output_tokens": MAX_OUTPUT, "include": ["web_search_call.action.sources"], "store": False}
+    body = {"model": model, "input": said, **search, **kept}
     return Query(f"{base}/responses", {"Authorization": f"Bearer {key}"}, body)
 
 
@@ -122,9 +100,8 @@ def _of_anthropic(answer: Answer) -> tuple[str, Iterable[Hit]]:
                 texts.append(_with_links(block))
             case {"type": "web_search_tool_result", "content": {"error_code": code}}:
                 failed = ToolRateLimited if code == "too_many_requests" else ToolError
-                raise failed(
-                    f"The provider could not search: {str(code)[:60]}.", suggestion="Try again later."
-                )
+                why = f"The provider could not search: {str(code)[:60]}."
+                raise failed(why, suggestion="Try again later.")
             case {"type": "web_search_tool_result", "content": results}:
                 texts.clear()  # it was written before there was anything to say
                 hits += map(hit_of, _of_type(results, "web_search_result"))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlencode
 
-from bot.extensions.web_search.found import Answer, Hit, Query, Source, hit_of
+from bot.extensions.web_search.found import Answer, Charge, Hit, Query, Source, hit_of
 from bot.extensions.web_search.settings import WebSearchSettings
 from bot.ports.model import Usage
 
@@ -54,18 +54,16 @@ def service_source(given: WebSearchSettings, key: Callable[[], str]) -> Source:
     """Return the service of the settings; *key* is read for each search."""
     (name, address, usd, ask), count = SERVICES[given.service], given.results
     more = max(0, count - 10) if given.service == "exa" else 0
-    price = usd + more if given.usd_per_1000 is None else given.usd_per_1000
-    return Source(
-        name,
-        f"web_search/{given.service}",
-        lambda words: ask(given.url or address, key(), words, count),
-        _read,
-        lambda: price / 1000,
-        lambda _: (price / 1000, Usage()),
-        count,
-        patience_s=15.0,
-        own_address=given.url is not None,
-    )
+    price = (usd + more if given.usd_per_1000 is None else given.usd_per_1000) / 1000
+    paid_as, own = f"web_search/{given.service}", given.url is not None
+
+    def query(words: str) -> Query:
+        return ask(given.url or address, key(), words, count)
+
+    def charge(_: Answer) -> Charge:
+        return price, Usage()
+
+    return Source(name, paid_as, query, _read, lambda: price, charge, count, patience_s=15.0, own_address=own)
 
 
 def _read(answer: Answer) -> tuple[str, Iterable[Hit]]:

@@ -28,8 +28,7 @@ def source_of(given: WebSearchSettings, settings: Settings, environ: Mapping[str
 
 def _provider(given: WebSearchSettings, model: str, settings: Settings, environ: Mapping[str, str]) -> Source:
     name = model.partition("/")[0]
-    provider = settings.providers.get(name)
-    if provider is None or provider.kind not in OWN:
+    if (provider := settings.providers.get(name)) is None or provider.kind not in OWN:
         raise ConfigInvalid(f"tools.web_search: {name} has no search of its own; name another `service`")
     secret, rate = secret_of(provider, name, environ, 0), partial(Catalog.of(settings).rate, model)
     return provider_source(given, model, provider, secret, rate)

@@ -16,10 +16,10 @@ from typing import ClassVar, Literal
 import anyio
 from pydantic import Field, JsonValue
 
-from bot.budget.accounts import Account, Accounts, SpendingLedger
+from bot.budget.accounts import Accounts, SpendingLedger
 from bot.budget.budgets import OverLimit
 from bot.budget.money import micros, usd
-from bot.config.scopes import Effective, Place, resolve
+from bot.config.scopes import Place, resolve
 from bot.config.settings import Settings
 from bot.extensions.web_search.client import NO_SEARCH, SearchClient, malformed
 from bot.extensions.web_search.found import Source, line
@@ -71,20 +71,17 @@ class WebSearch:
             raise ToolBusy("Too many searches are running.", suggestion="Try again in a moment.")
         try:
             found = await self._search(line(arguments.query), context, deadline)
+            return ToolOutput(found, origin=ORIGIN)
         finally:
             self.slots.release()
-        return ToolOutput(found, origin=ORIGIN)
-
-    def _account(self, place: Effective, context: ToolContext) -> Account:
-        """Return who pays: the turn that the call works for, under the limits of its place."""
-        accounts = Accounts.of(self.ledger, place.settings.budget, place.day_limits)
-        turn = message_key(context.thread, context.message_id)
-        return accounts.account(str(context.thread), context.asker.id, turn)
 
     async def _search(self, words: str, context: ToolContext, deadline: float) -> dict[str, JsonValue]:
         source, most = self.source, self.source.most()
         place = resolve(self.settings, Place.in_thread(context.thread, context.asker.id))
-        account = self._account(place, context)
+        # The turn that the call works for pays, under the limits of its place.
+        accounts = Accounts.of(self.ledger, place.settings.budget, place.day_limits)
+        turn = message_key(context.thread, context.message_id)
+        account = accounts.account(str(context.thread), context.asker.id, turn)
         query, answer = source.query(words), None
         if most is None and account.policy.binding:
             why = f"The price of {source.paid_as} is not known, and a hard budget allows no guess."

@@ -18,7 +18,7 @@ import discord
 
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable
-from threads.model import Author, Incoming, Outcome
+from threads.model import Author, Incoming, Outcome, Via
 from transports.base.text import digest
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.rest import Rest
@@ -110,19 +110,11 @@ class AskedMessages:
             self.destinations.note_question(thread, content_of(message))
         who = f" from {line.author.name or line.author.id}" if line else ""
         said = line.text if line else NO_WORDS
-        quoted = "\n".join(
-            f"> {row}" for row in (f"Message{who}: {_link(message, place)}", *said.splitlines())
-        )
-        return Incoming(
-            id=f"ask-{digest(place.id, id_, author.id)}",
-            thread=thread,
-            author=author,
-            text=WORDS,
-            sent_at=at,
-            via="direct" if place.kind == "direct" else "mention",
-            files=tuple(replace(file, voice=False) for file in line.files) if line else (),
-            quoted=quoted,
-        )
+        rows = (f"Message{who}: {_link(message, place)}", *said.splitlines())
+        asks = Incoming(f"ask-{digest(place.id, id_, author.id)}", thread, author, WORDS, at)
+        via: Via = "direct" if place.kind == "direct" else "mention"
+        files = tuple(replace(file, voice=False) for file in line.files) if line else ()
+        return replace(asks, via=via, files=files, quoted="\n".join(f"> {row}" for row in rows))
 
 
 def _link(message: discord.Message, place: Place) -> str:

@@ -32,8 +32,7 @@ class PlatformSearch:
 
     def note(self, event: Shape) -> None:
         """Note the token that came with a message, if there is one."""
-        token = string(part(event, "assistant_thread"), "action_token") or string(event, "action_token")
-        if token:
+        if token := string(part(event, "assistant_thread"), "action_token") or string(event, "action_token"):
             self._tokens[place_of(identifier(event, "channel"), stamp(event, "ts"))] = token
 
     async def search(self, channel: str, message_id: str, words: str) -> Sequence[str]:

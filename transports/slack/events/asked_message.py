@@ -17,7 +17,7 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, StoreUnavailable, TransportUnavailable
-from threads.model import Author, Incoming, Outcome
+from threads.model import Author, Incoming, Outcome, Via
 from transports.base.text import digest
 from transports.shared.buttons import CARRIED_OUT
 from transports.shared.live.background_calls import retry_cleanup
@@ -64,25 +64,19 @@ class Asked:
 def parse_shortcut(payload: Shape) -> Asked | None:
     """Read a choice in the menu of a message; None for one that is not ours. Never raises."""
     message = part(payload, "message")
-    asked = Asked(
-        channel=identifier(part(payload, "channel"), "id"),
-        ts=stamp(message, "ts") or stamp(payload, "message_ts"),
-        user=identifier(part(payload, "user"), "id"),
-        at=stamp(payload, "action_ts"),
-        click=digest(string(payload, "trigger_id")),
-        reply_address=string(payload, "response_url"),
-        message=message,
-    )
-    ours = string(payload, "callback_id") == ASK
-    return asked if ours and asked.channel and asked.ts and asked.user else None
+    channel, user = (identifier(part(payload, name), "id") for name in ("channel", "user"))
+    ts, at = stamp(message, "ts") or stamp(payload, "message_ts"), stamp(payload, "action_ts")
+    click, reply_address = digest(string(payload, "trigger_id")), string(payload, "response_url")
+    if string(payload, "callback_id") != ASK or not (channel and ts and user):
+        return None
+    return Asked(channel, ts, user, at, click, reply_address, message)
 
 
 def parse_reaction(event: Shape, reaction: str, me: Me) -> Asked | None:
     """Read a reaction to a message; None for another one than *reaction*, and for the bot's own. Never raises."""
     item, user = part(event, "item"), identifier(event, "user")
-    chosen = (
-        reaction and string(event, "reaction").partition("::")[0] == reaction
-    )  # without the tone of a skin
+    # Without the tone of a skin.
+    chosen = reaction and string(event, "reaction").partition("::")[0] == reaction
     asked = Asked(identifier(item, "channel"), stamp(item, "ts"), user, stamp(event, "event_ts"))
     return asked if chosen and asked.channel and asked.ts and user not in ("", me.user) else None
 
@@ -101,8 +95,7 @@ class AskedMessages:
 
     async def by_shortcut(self, payload: Mapping[str, JsonValue]) -> None:
         """Take a choice in the menu of a message. Raises `StoreUnavailable`."""
-        asked = parse_shortcut(payload)
-        if asked is None or not self.features.shortcut:
+        if (asked := parse_shortcut(payload)) is None or not self.features.shortcut:
             log.info("intake.ignored: a shortcut that is not ours, or is off")
             return
         message = asked.message
@@ -157,17 +150,13 @@ class AskedMessages:
         who = f" from {line.author.name or line.author.id}" if line else ""
         said = line.text if line else "[nothing in it that I can read]"
         rows = (f"Message{who}: {self._link(asked, message)}", *said.splitlines())
-        return Incoming(
-            id=f"ask-{digest(asked.channel, asked.ts, asked.user)}",
-            thread=self.me.thread(asked.channel, root_of(message) or asked.ts),
-            author=Author(asked.user),
-            text=WORDS,
-            sent_at=sent_at(asked.at) if asked.at else "",
-            via="direct" if is_direct(asked.channel) else "mention",
-            files=tuple(replace(file, voice=False) for file in line.files) if line else (),
-            reply_address=asked.reply_address,
-            quoted="\n".join(f"> {row}" for row in rows),
-        )
+        id_ = f"ask-{digest(asked.channel, asked.ts, asked.user)}"
+        thread = self.me.thread(asked.channel, root_of(message) or asked.ts)
+        at = sent_at(asked.at) if asked.at else ""
+        asks = Incoming(id_, thread, Author(asked.user), WORDS, at, reply_address=asked.reply_address)
+        via: Via = "direct" if is_direct(asked.channel) else "mention"
+        files = tuple(replace(file, voice=False) for file in line.files) if line else ()
+        return replace(asks, via=via, files=files, quoted="\n".join(f"> {row}" for row in rows))
 
     def _link(self, asked: Asked, message: Shape) -> str:
         """Return the permalink of the message, in the form that ``chat.getPermalink`` gives."""

@@ -30,9 +30,8 @@ def tls_as(hosts: Iterable[str]) -> tuple[ssl.SSLContext, bytes]:
         usage = x509.KeyUsage(not ca, False, False, False, False, ca, False, False, False)
         builder = builder.add_extension(x509.BasicConstraints(ca, None), critical=True)
         builder = builder.add_extension(usage, critical=True).add_extension(signs, critical=False)
-        return builder.add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-        )
+        known_as = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        return builder.add_extension(known_as, critical=False)
 
     authority = begin(name, own, ca=True).sign(own, SHA256()).public_bytes(Encoding.PEM)
     named = x509.SubjectAlternativeName(map(_named, hosts))

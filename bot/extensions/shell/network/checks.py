@@ -41,6 +41,5 @@ async def check_network(context: Context) -> Findings:
             fix = "Look at its name, and at tools.private_hosts for a host of your own network."
             yield Finding(NAME, "fail", f"{written(target)}: {error}", "Commands cannot reach it.", fix)
             return
-    added = len(network.added)
-    more = f"; a credential is added for {added} of them" if added else ""
+    more = f"; a credential is added for {len(network.added)} of them" if network.added else ""
     yield Finding(NAME, "ok", f"commands reach {network.named or 'no host'}{more}")

@@ -70,8 +70,8 @@ async def find_fault(network: Network, sandbox: Sandbox, folder: Path) -> str:
 
     with TemporaryDirectory(prefix="probe-", dir=folder, ignore_cleanup_errors=True) as workspace:
         try:
-            deadline = anyio.current_time() + PROBE_S
-            await sandbox.run("true", Path(workspace), deadline, Proxy(network, nothing, nothing))
+            proxy, deadline = Proxy(network, nothing, nothing), anyio.current_time() + PROBE_S
+            await sandbox.run("true", Path(workspace), deadline, proxy)
         except SandboxFailed as error:
             return f"{NO_WALL} ({error.__cause__ or error})"
     return ""

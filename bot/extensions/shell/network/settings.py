@@ -45,6 +45,7 @@ def _check_host(text: str) -> str:
 
 
 _Host = Annotated[str, AfterValidator(_check_host)]
+_Hosts = tuple[_Host, ...]
 
 
 class Credential(Section):
@@ -59,9 +60,7 @@ class Credential(Section):
 class NetworkSettings(Section):
     """`tools.network`."""
 
-    allow: tuple[_Host, ...] = setting(
-        (), "Hosts that commands reach, each with its port; 443 if there is none."
-    )
+    allow: _Hosts = setting((), "Hosts that commands reach, each with its port; 443 if there is none.")
     credentials: tuple[Credential, ...] = setting(
         (), "Headers for some of these hosts; no command sees them."
     )
@@ -80,15 +79,13 @@ def _faults(document: Document) -> Iterator[str]:
 
 
 def _references(given: NetworkSettings | None) -> dict[str, str | None]:
-    return (
-        {f"credentials[{i}].header": one.header for i, one in enumerate(given.credentials)} if given else {}
-    )
+    credentials = given.credentials if given else ()
+    return {f"credentials[{i}].header": one.header for i, one in enumerate(credentials)}
 
 
+FIELD = FieldInfo(
+    default=None, description="Hosts that commands reach through our proxy; null for no network."
+)
 NETWORK = SettingsPart[NetworkSettings | None](
-    "tools.network",
-    NetworkSettings | None,
-    FieldInfo(default=None, description="Hosts that commands reach through our proxy; null for no network."),
-    _faults,
-    _references,
+    "tools.network", NetworkSettings | None, FIELD, _faults, _references
 )
