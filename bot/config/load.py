@@ -312,8 +312,7 @@ def _validate(
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False, include_context=False)
     unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
-    faults = [_fault(detail) for detail in details if detail["type"] != "extra_forbidden"]
-    return None, faults, unknown
+    return None, [_fault(detail) for detail in details if detail["type"] != "extra_forbidden"], unknown
 
 
 def faults_of(error: ValidationError, root: type[Section]) -> list[tuple[tuple[str | int, ...], str]]:
@@ -340,8 +339,7 @@ def _unknown_key(location: tuple[str | int, ...], root: type[Section], here: Ins
     for step in location[:-1]:
         field = next((f for name, f in section.model_fields.items() if str(step) in (name, f.alias)), None)
         section = (section_in(field.annotation) if field else None) or section
-    known = [field.alias or name for name, field in section.model_fields.items()]
-    hint = near(str(location[-1]), known)
+    hint = near(str(location[-1]), [field.alias or name for name, field in section.model_fields.items()])
     if location[:-1] == ("transports",):
         hint += ', and a name of your own says what it is, as in "kind": "slack"'
     return f"{path}: unknown key{hint and f'; {hint}'}"

@@ -53,8 +53,7 @@ class LoopLag:
     def watching(self) -> Iterator[None]:
         """Watch the loop that runs here, until the block ends."""
         loop = asyncio.get_running_loop(), threading.get_ident()
-        thread = threading.Thread(target=self._watch, args=loop, name="loop lag", daemon=True)
-        thread.start()
+        threading.Thread(target=self._watch, args=loop, name="loop lag", daemon=True).start()
         try:
             yield
         finally:

@@ -107,8 +107,7 @@ class Scheduler:
         async with anyio.create_task_group() as tasks:
             while True:
                 changed = self.schedules.changed
-                pause = await self._round(tasks)
-                with anyio.move_on_after(pause):
+                with anyio.move_on_after(await self._round(tasks)):
                     await changed.wait()
 
     async def _round(self, tasks: TaskGroup) -> float:

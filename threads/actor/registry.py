@@ -148,8 +148,7 @@ class Registry:
     def status(self, thread: ThreadId) -> tuple[bool, int]:
         """Return whether a turn runs in the thread or channel, and how many messages wait."""
         actors = self._at(thread)
-        running = any(actor.current is not None for actor in actors)
-        return running, sum(len(actor.mailbox) for actor in actors)
+        return any(actor.current is not None for actor in actors), sum(len(actor.mailbox) for actor in actors)
 
     @property
     def waiting(self) -> int:

@@ -141,8 +141,7 @@ class Memory:
                 f"A note has 1 to {LONGEST} characters; this has {len(cleaned)}.",
                 suggestion="Say it in fewer words, or in several notes.",
             )
-        day = self._now().date().isoformat()
-        add = partial(_add, scope=scope, text=cleaned, day=day, user=user)
+        add = partial(_add, scope=scope, text=cleaned, day=self._now().date().isoformat(), user=user)
         try:
             note = await self._store.change(memory_paths(thread)[scope], add)
         except OSError as error:

@@ -136,8 +136,7 @@ def checks_without_settings(fault: str, context: Context) -> list[Check]:
 async def _apply_fixes(context: Context) -> None:
     from bot.extensions.doctor.fixes import apply_fixes
 
-    done = await context.offload(lambda: list(apply_fixes(context)))
-    for line in done or ["nothing to fix"]:
+    for line in await context.offload(lambda: list(apply_fixes(context))) or ["nothing to fix"]:
         click.echo(context.mask(f"fix: {line}"), err=True)
 
 

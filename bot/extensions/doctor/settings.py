@@ -71,8 +71,7 @@ def _unread(fault: str, context: Context) -> Finding:
 
 
 def _network(context: Context) -> list[Finding]:
-    faults = network_faults(context.environ, context.settings.ca_file)
-    parts = (fault.partition(". ") for fault in faults)
+    parts = (fault.partition(". ") for fault in network_faults(context.environ, context.settings.ca_file))
     meaning = "The bot does not start (exit code 78)."
     return [Finding("network", "fail", found, meaning, f"{fix or 'Correct it'}.") for found, _, fix in parts]
 

@@ -79,8 +79,7 @@ class SearchFiles:
         assert isinstance(arguments, SearchArguments)
         findings, workspace = _Findings(), context.workspace
         outside = await self.offload(origin, workspace)
-        deadline = min(context.deadline, anyio.current_time() + TIMEOUT_S)
-        with anyio.CancelScope(deadline=deadline) as scope:
+        with anyio.CancelScope(deadline=min(context.deadline, anyio.current_time() + TIMEOUT_S)) as scope:
             await self._search(arguments, workspace, findings)
         if scope.cancelled_caught:
             raise ToolTimeout(

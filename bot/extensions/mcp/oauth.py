@@ -138,8 +138,7 @@ class Auth(OAuthClientProvider):
         context.oauth_metadata = OAuthMetadata.model_validate(known.metadata) if known.metadata else None
         if known.resource:
             context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(known.resource)
-            servers = context.protected_resource_metadata.authorization_servers
-            context.auth_server_url = str(servers[0])
+            context.auth_server_url = str(context.protected_resource_metadata.authorization_servers[0])
 
     async def async_auth_flow(
         self, request: httpx2.Request

@@ -175,8 +175,7 @@ class Player:
 
         Nothing else reminds of a parked run: its return waits for a disk that refuses.
         """
-        later = partial(self.return_later, run)
-        until = await retry_until_stored(later) if run.state == "parked" else None
+        until = await retry_until_stored(partial(self.return_later, run)) if run.state == "parked" else None
         text = wording.outcome(run, until)
         await turn.tell(wording.stages_of(run, playing=False))
         turn.add(user_message(turn.incoming))
@@ -233,8 +232,7 @@ async def _follow(attempt: StageAttempt) -> Run:
 async def _pause(turn: Turn, run: Run) -> None:
     """Wait before another attempt, without a slot."""
     if seconds := pause_s(run):
-        attempts = run.current.retry.attempts
-        await turn.tell(Waiting("before the next attempt", seconds, run.attempt, attempts))
+        await turn.tell(Waiting("before the next attempt", seconds, run.attempt, run.current.retry.attempts))
         await anyio.sleep(seconds)
         await turn.tell(Resumed())
 

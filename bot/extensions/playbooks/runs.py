@@ -173,8 +173,7 @@ class Runs:
             before = old.runs.get(run.thread)
             if before is None or (before.id, before.holder) != (run.id, run.holder):
                 raise Fenced(thread_id=run.thread)
-            replaced = function(before)
-            return RunsFile(runs={**old.runs, run.thread: replaced})
+            return RunsFile(runs={**old.runs, run.thread: function(before)})
 
         await self._state.change(change)
         return replaced

@@ -216,8 +216,7 @@ def failure_from(error: BotError) -> Failure:
     """Return an error of the model, or of its limits, as the failure of the stage."""
     kind: FailureType = next((name for one, name in _TYPES if isinstance(error, one)), "unknown")
     told = str(error) if isinstance(error, SchemaMismatch) else friendly(error)
-    left = recoverable(error.code, error.ways)
-    return Failure(type=kind, message=told[:LONGEST_MESSAGE], recoverable=left)
+    return Failure(type=kind, message=told[:LONGEST_MESSAGE], recoverable=recoverable(error.code, error.ways))
 
 
 def without_attempts(messages: Sequence[Message], prefix: str) -> list[Message]:

@@ -316,8 +316,7 @@ class PostgresReader:
             return []
         since = f"{month}-01" if month else "-infinity"
         which = SPENDING.format(TURN if having else "true")
-        rows = self._stream(which, {"since": since, "names": _texts(having)})
-        return [(line.encode() for (line,) in rows)]
+        return [(line.encode() for (line,) in self._stream(which, {"since": since, "names": _texts(having)}))]
 
     def accounts(self) -> list[tuple[Any, ...]]:
         return self._rows(ACCOUNTS)

@@ -161,8 +161,7 @@ def _forget_names(data: Path, whom: Whom, disk: Disk, is_open_elsewhere: bool) -
     """Take them out of everything but the threads and the journal. Returns how many of what that was."""
     took = Counter[str]()
     for path in sorted((data / "audit").glob("????-??-??.jsonl")):
-        drops = partial(names_them, whom)
-        took["lines of the audit"] += drop_audit(disk, path, drops)
+        took["lines of the audit"] += drop_audit(disk, path, partial(names_them, whom))
         path.with_name(f"{path.name}.broken").unlink(missing_ok=True)
     found = parts(names_in(data / "usage"))
     for part in found[:-1] if is_open_elsewhere else found:

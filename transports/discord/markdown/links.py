@@ -34,15 +34,13 @@ def link(label: str, url: str, beyond: str = "") -> str:
         return label if said == target.lower() else f"{label} (`{target}`)" if said else f"`{target}`"
     url = url.replace("(", "%28").replace(")", "%29").replace(">", "%3E")
     host = _host(url)
-    address = _WEB.sub("", url.lower(), count=1)
-    if said.rstrip("/") in ("", url.lower().rstrip("/"), address.rstrip("/")):
+    if said.rstrip("/") in ("", url.lower().rstrip("/"), _WEB.sub("", url.lower(), count=1).rstrip("/")):
         return f"<{url}>"
     if "://" in said:
         inert_label = label.replace("://", r"\://")
         return f"<{url}>" if _host(said) == host and " " not in said else f"{inert_label} (<{url}>)"
     link = f"[{label}](<{url}>)"
-    names_host = beyond.startswith(f" ({host})")
-    return f"{link} ({host})" if _names_another(said, host) and not names_host else link
+    return f"{link} ({host})" if _names_another(said, host) and not beyond.startswith(f" ({host})") else link
 
 
 def _host(url: str) -> str:

@@ -176,8 +176,7 @@ class Destinations:
 
 def title_of(text: str) -> str:
     """Return the first visible line, without mentions, of at most 100 characters; never blank."""
-    words = _EMOJI.sub(r"\1", _MENTION.sub(" ", text))
-    for line in words.splitlines():
+    for line in _EMOJI.sub(r"\1", _MENTION.sub(" ", text)).splitlines():
         visible = "".join(char if char.isprintable() or char == JOINER else " " for char in line)
         title = " ".join(visible.split())
         if title.strip(f"{JOINER} "):

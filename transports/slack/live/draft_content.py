@@ -99,8 +99,7 @@ class UnsentContent:
 
     def end_step(self) -> None:
         """Add the text that is held back: the step is complete."""
-        text = self._tables.feed(self._safe.end()) + self._tables.end()
-        self._add(text)
+        self._add(self._tables.feed(self._safe.end()) + self._tables.end())
         self._safe, self._tables = SafeStream(self._links), TableHold()
         self._paused = self._paused or self._length > 0
 

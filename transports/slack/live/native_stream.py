@@ -144,8 +144,7 @@ class NativeStream:
                 continue
             number += stage.state == "running"
             self._stages[stage.name] = stage.state, number
-            card = Card(f"stage-{stage.name}-{number}", stage.name, CARD_STATUS[stage.state])
-            self._unsent.add_card(card)
+            self._unsent.add_card(Card(f"stage-{stage.name}-{number}", stage.name, CARD_STATUS[stage.state]))
 
     def due(self, now: float) -> float:
         """Return when to make the next call."""
@@ -204,8 +203,7 @@ class NativeStream:
             return False
         if not (ts := string(answer, "ts")):
             raise TransportUnavailable(f"{START}: no ts in the answer", maybe_posted=True)
-        text = before + batch.text
-        self.posts.append(LivePost(ts, anyio.current_time(), text, batch.size + len(before)))
+        self.posts.append(LivePost(ts, anyio.current_time(), before + batch.text, batch.size + len(before)))
         return True
 
     async def _append(self, live: LivePost, batch: Batch) -> bool:

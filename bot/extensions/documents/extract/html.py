@@ -45,8 +45,7 @@ def page(data: bytes, declared: str, *, site: bool = False) -> Extraction:
     left_out: set[LeftOut] = {"rest"} if len(found.text) > MAX_MARKUP else set()
     if found.partly:
         left_out.add("characters")
-    markup = found.text[:MAX_MARKUP]
-    soup = BeautifulSoup(markup, "lxml")  # Python's own parser takes hours for some pages
+    soup = BeautifulSoup(found.text[:MAX_MARKUP], "lxml")  # Python's own parser takes hours for some pages
     title = soup.title.get_text() if soup.title else ""
     _prune(soup, site=site)
     main = (soup.find("main") or soup.find(role="main")) if site else None

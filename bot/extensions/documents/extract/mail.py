@@ -28,8 +28,7 @@ def mail(data: bytes, read: Read) -> Extraction:
 
 
 def _parts(message: EmailMessage, read: Read, left_out: set[LeftOut]) -> Iterator[str]:
-    lines = (f"{name}: {clean(str(message[name]))}" for name in HEADERS if message[name])
-    yield "\n".join(lines) + "\n\n"
+    yield "\n".join(f"{name}: {clean(str(message[name]))}" for name in HEADERS if message[name]) + "\n\n"
     for part in _leaves(message):
         name = clean(part.get_filename() or "")
         kind = part.get_content_type()

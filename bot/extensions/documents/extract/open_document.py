@@ -129,8 +129,7 @@ def _columns(cell: Element, words: str) -> list[str]:
     if not words:
         words = attribute(cell, "value") or attribute(cell, "formula").removeprefix("of:")
     many = min(int(attribute(cell, "number-columns-repeated") or 1), _MOST_COLUMNS)
-    last = cell.getnext() is None
-    return [] if last and not words else [words] * many
+    return [] if cell.getnext() is None and not words else [words] * many
 
 
 def _rows(row: Element) -> int:

@@ -94,8 +94,7 @@ class _Word:
                     yield attribute(note, "id"), f"{kind}{f' by {clean(author)}' if author else ''}: {words}"
 
     def _walk(self, part: str) -> Walk:
-        drawings = Drawings(self._package, part, self._left_out)
-        reference = partial(self._reference, drawings=drawings)
+        reference = partial(self._reference, drawings=Drawings(self._package, part, self._left_out))
         return Walk(WORD, self._mark, reference, columns=_columns, hidden=_hidden)
 
     def _mark(self, paragraph: Element) -> str:

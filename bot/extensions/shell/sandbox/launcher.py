@@ -95,8 +95,7 @@ def _wait(child: int, lifeline: int, wakeup: int) -> int | None:
     poll.register(wakeup, select.POLLIN)
     exit_code = None
     while exit_code is None:
-        events = {fd for fd, _ in poll.poll()}
-        if lifeline in events:
+        if lifeline in {fd for fd, _ in poll.poll()}:
             return None
         try:
             os.read(wakeup, 4096)
