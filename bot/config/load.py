@@ -157,8 +157,7 @@ def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
             secret = data.decode()
         except UnicodeDecodeError as error:
             raise ConfigInvalid(f"{reference}: is not UTF-8 text") from error
-    secret = secret.rstrip("\r\n")
-    if not secret:
+    if not (secret := secret.rstrip("\r\n")):
         raise ConfigInvalid(f"{reference}: is empty; put the secret there and start again")
     return secret
 
@@ -353,8 +352,7 @@ def _first(lines: list[str], total: int) -> list[str]:
 def _with_whole_paths(settings: Settings, folder: Path, environ: Mapping[str, str]) -> Settings:
     data = settings.data
     if data.parts[:1] == ("~",):
-        home = environ.get("HOME")
-        if not home:
+        if not (home := environ.get("HOME")):
             raise ConfigInvalid("data: ~ stands for HOME, which is not set; write the whole path")
         data = Path(home, *data.parts[1:])
     ca_file = folder / settings.ca_file if settings.ca_file else None

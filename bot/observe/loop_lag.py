@@ -79,8 +79,7 @@ class LoopLag:
             replied = reply.wait(self._slice_s)
             if self._ended.is_set():
                 return
-            lag_s = time.monotonic() - due_at
-            if lag_s >= self._slow_s and not slow:
+            if (lag_s := time.monotonic() - due_at) >= self._slow_s and not slow:
                 slow, logged = True, self._log_stack(lag_s, ident)
         self._note(lag_s)
         if logged:

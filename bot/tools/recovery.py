@@ -177,11 +177,9 @@ class Recovery:
         if answer is None or not answer.by:
             self._left_alone[turn] = None
             return LEAVE
-        place = place_of(_labels(ways), answer.words)
-        if place is None:
+        if (place := place_of(_labels(ways), answer.words)) is None:
             return Choice(suggestion=OTHER_INPUT, words=answer.words)
-        way = ways[place]
-        if way == "go on without":
+        if (way := ways[place]) == "go on without":
             self._left_alone[turn] = None
             return Choice(suggestion=WITHOUT, words=wording.RECOVERY_LABELS[way])
         await self._questions.use(key)

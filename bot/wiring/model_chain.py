@@ -260,7 +260,7 @@ class ModelChain:
             case []:
                 name, stored = self._of(thread), self.chosen.of(thread)
             case [name]:
-                name, stored = (self.name, None) if (name.lower() == "default") else (name, name)
+                name, stored = (self.name, None) if name.lower() == "default" else (name, name)
                 if fault := self._not_offered(name) or self._unfit(thread, name):
                     return fault
             case _:

@@ -229,8 +229,7 @@ def _describe_note(note: Note) -> str:
 
 def changed_memory(memory: str, conversation: Sequence[Message]) -> str:
     """Return the parts of *memory* that are new to the conversation, worded for the model; blank if none are."""
-    told = known(conversation, _sections_told)
-    if not told:
+    if not (told := known(conversation, _sections_told)):
         return memory
     now = _parse_sections(memory)
     now |= {title: NOTHING_MORE for title in told if title not in now}

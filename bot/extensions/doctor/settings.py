@@ -32,8 +32,7 @@ def unreadable(faults: str) -> Finding:
 
 
 def _settings(context: Context) -> Finding:
-    file = context.settings_file
-    if file is None:
+    if (file := context.settings_file) is None:
         return Finding("settings", "ok", "no settings.json here: all settings have their defaults")
     if missing := unknown_skills(context.settings):
         found, fix = "; ".join(missing[:MOST_NAMED]), "Correct these names, or take them out."

@@ -25,8 +25,7 @@ COMMAND = ThreadCommand(
 
 @asynccontextmanager
 async def _open(host: Host) -> AsyncIterator[Running | None]:
-    configured = MCP_SERVERS.of(host.settings)
-    if not configured:
+    if not (configured := MCP_SERVERS.of(host.settings)):
         yield None
         return
     from bot.extensions.mcp.commands import McpCommands  # noqa: PLC0415 - only where there are any

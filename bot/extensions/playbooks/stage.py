@@ -132,8 +132,7 @@ class StageAttempt:
 
     async def _check(self, one: Check, number: int, result: Result) -> None:
         """Make one check, unless it held before the process ended. Raises `StageFailed`."""
-        name = f"{self.run.visit_id}.{number}"
-        if name not in self.run.answers:
+        if (name := f"{self.run.visit_id}.{number}") not in self.run.answers:
             if one.file is not None:
                 await self._file(one.file)
                 return
@@ -157,8 +156,7 @@ class StageAttempt:
         """Run a command in the sandbox, if the rules or a person allow it. Raises `StageFailed`."""
         assert one.command is not None
         done = await self._use("shell", f"check-{name}", command=one.command)
-        code = exit_code_of(done)
-        if code is None:
+        if (code := exit_code_of(done)) is None:
             raise StageFailed(failure_of("shell", done))
         if code != one.exit_code:
             command = " ".join(one.command.split())[:200]

@@ -227,8 +227,7 @@ class PostgresReader:
     def find(self, wanted: str) -> list[StoredThread]:
         if link := self._link(wanted):
             wanted = link[1]
-        exact = self._threads("t.id = %(id)s", id=wanted)
-        if exact:
+        if exact := self._threads("t.id = %(id)s", id=wanted):
             return exact
         last = wanted.rpartition(":")[2].rpartition("~")[2]
         near = self._threads("strpos(t.id, %(last)s) > 0", last=last)

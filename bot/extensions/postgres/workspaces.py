@@ -157,8 +157,7 @@ class Workspaces:
             new = await anyio.to_thread.run_sync(NewFile, root, file)
         with closing(new):
             for sha in file.parts:
-                rows = await self._session.rows(GET, (sha,))
-                if not rows:
+                if not (rows := await self._session.rows(GET, (sha,))):
                     raise OSError("a part of a file is not stored")
                 await anyio.to_thread.run_sync(new.write, rows[0][0])
             await anyio.to_thread.run_sync(new.place)

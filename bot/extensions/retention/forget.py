@@ -105,8 +105,7 @@ def find_threads(
     for thread, place in threads:
         said = [entry for entry in entries(reader, place, Damage()) if entry.kind == "message"]
         theirs = [entry for entry in said if whom.person and entry.author == whom.person]
-        is_whole = whom.has_thread(thread, {entry.author for entry in said})
-        if is_whole or theirs:
+        if (is_whole := whom.has_thread(thread, {entry.author for entry in said})) or theirs:
             found.append(Found(thread, place, is_whole, theirs))
     waiting = {one.thread_id for one in owed(reader) if whom.person and one.author.id == whom.person}
     if still := sorted(({str(one.thread) for one in found} & {*is_open}) | waiting):

@@ -32,7 +32,7 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
 
     loaded = load(settings_file, data, only_looks=True)
     try:
-        shared = partial(_shared, loaded) if (loaded.settings.store.kind != "files" and not quiet) else None
+        shared = partial(_shared, loaded) if loaded.settings.store.kind != "files" and not quiet else None
         sys.exit(run_status(loaded, shared, json=as_json, quiet=quiet, watch=watch))
     except ConfigInvalid as error:
         refuse(str(error))

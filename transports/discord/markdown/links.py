@@ -16,8 +16,7 @@ _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
 
 def address_in_brackets(state: StateInline, silent: bool) -> bool:
     """Take ``<https://…>`` as an address, just as it is written; a rule of markdown-it."""
-    found = _IN_BRACKETS.match(state.src, state.pos, state.posMax)
-    if found is None:
+    if (found := _IN_BRACKETS.match(state.src, state.pos, state.posMax)) is None:
         return False
     if not silent:
         state.push("address", "", 0).content = found[1]

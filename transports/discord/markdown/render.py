@@ -96,8 +96,7 @@ class _Blocks:
     def lines(self) -> Iterator[str]:
         while self._at < len(self._lines):
             line = self._lines[self._at]
-            fence = fence_after(line, None)
-            if fence is not None:
+            if (fence := fence_after(line, None)) is not None:
                 yield from self._fence(fence)
             elif self._table_at(self._at):
                 yield from self._table()

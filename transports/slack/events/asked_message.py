@@ -101,8 +101,7 @@ class AskedMessages:
 
     async def by_shortcut(self, payload: Mapping[str, JsonValue]) -> None:
         """Take a choice in the menu of a message. Raises `StoreUnavailable`."""
-        asked = parse_shortcut(payload)
-        if asked is None or not self.features.shortcut:
+        if (asked := parse_shortcut(payload)) is None or not self.features.shortcut:
             log.info("intake.ignored: a shortcut that is not ours, or is off")
             return
         message = asked.message
@@ -114,8 +113,7 @@ class AskedMessages:
                 return
             log.info("ask.unread: a message is taken as it came with the question: %s", error)
         incoming = await self._question(asked, message)
-        outcome = await self.deliver(incoming)
-        if outcome in CARRIED_OUT:
+        if (outcome := await self.deliver(incoming)) in CARRIED_OUT:
             self._tell(asked, ANSWERED.format(link=self._link(asked, message)))
         elif outcome is not None:
             await self.deliver(replace(incoming, id=f"{incoming.id}-{asked.click}"))

@@ -104,8 +104,7 @@ def parse_event(body: JsonValue, me: Me, known: Known = NOTHING_KNOWN) -> Parsed
         return Parsed(signals=(EventsDropped(),))
     event = part(body, "event")
     kind = string(event, "type")
-    read = _READERS.get(kind)
-    if read is None:
+    if (read := _READERS.get(kind)) is None:
         return Parsed(odd=f"an event of an unknown type: {kind[:60]!r}")
     return read(_Event(event, identifier(body, "event_id"), me, known))
 

@@ -124,8 +124,7 @@ def parse_message(
     if not ts or author is None or message.get("hidden"):
         return None
     root = root_of(message)
-    via = _via(own_words(message), me, direct=direct, reply=root != ts, named=named)
-    if via is None:
+    if (via := _via(own_words(message), me, direct=direct, reply=root != ts, named=named)) is None:
         return None
     (text, quoted), files = text_and_quoted(message, me, known), _files(message, known)
     if not (text or quoted or files):

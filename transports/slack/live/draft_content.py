@@ -119,8 +119,7 @@ class UnsentContent:
         taken: list[str | Card] = []
         while self._pieces:
             piece = self._pieces[0]
-            size = _size(piece)
-            if size > room:
+            if (size := _size(piece)) > room:
                 if isinstance(piece, str) and (at := cut(piece, room)):
                     taken.append(piece[:at])
                     self._pieces[0] = piece[at:]

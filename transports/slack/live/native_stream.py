@@ -198,8 +198,7 @@ class NativeStream:
             "recipient_team_id": self._to[1] or self._thread.workspace,
             "task_display_mode": "timeline" if self._cards else None,
         }
-        answer = await self._send(START, batch, **where, **batch.arguments(before))
-        if answer is None:
+        if (answer := await self._send(START, batch, **where, **batch.arguments(before))) is None:
             return False
         if not (ts := string(answer, "ts")):
             raise TransportUnavailable(f"{START}: no ts in the answer", maybe_posted=True)

@@ -39,8 +39,7 @@ _ENOUGH = 200
 
 def page(data: bytes, declared: str, *, site: bool = False) -> Extraction:
     """Return a page; raises `Unreadable` if it has no text. Of a *site*'s page only the main part is read."""
-    found = decoded(data, declared, markup=True)
-    if found is None:
+    if (found := decoded(data, declared, markup=True)) is None:
         raise Unreadable("unknown")
     left_out: set[LeftOut] = {"rest"} if len(found.text) > MAX_MARKUP else set()
     if found.partly:

@@ -73,8 +73,7 @@ def _words(part: MIMEPart, read: Read) -> tuple[str, str]:
 
 
 def _read(part: MIMEPart, read: Read) -> Extraction:
-    kind = part.get_content_type()
-    if kind == "message/rfc822":
+    if (kind := part.get_content_type()) == "message/rfc822":
         data = part.get_content().as_bytes()
     elif part.is_multipart():  # a report of what became of a mail
         data, kind = "\n".join(str(child) for child in part.iter_parts()).encode(), "text/plain"

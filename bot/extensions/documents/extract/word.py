@@ -67,8 +67,7 @@ class _Word:
 
     def parts(self) -> Iterator[str]:
         yield from self._edges("header")
-        root = self._package.root(self._part)
-        if root is None:
+        if (root := self._package.root(self._part)) is None:
             raise Unreadable("damaged")
         walk = self._walk(self._part)
         for body in root:
@@ -107,8 +106,7 @@ class _Word:
         return number or ("- " if name.lower().startswith("list") else "")
 
     def _reference(self, element: Element, drawings: Drawings) -> str:
-        name = name_of(element)
-        if name == "hyperlink":
+        if (name := name_of(element)) == "hyperlink":
             return _address(drawings.targets.get(attribute(element, "id"), ""))
         if name == "altChunk":
             return self._chunk(drawings.targets.get(attribute(element, "id"), ""))

@@ -166,8 +166,7 @@ def _own_tasks() -> int:
 
 
 def _limit(kind: int, value: int) -> None:
-    hard = resource.getrlimit(kind)[1]
-    if hard != resource.RLIM_INFINITY:
+    if (hard := resource.getrlimit(kind)[1]) != resource.RLIM_INFINITY:
         value = min(value, hard)
     resource.setrlimit(kind, (value, value))
 

@@ -111,8 +111,7 @@ async def open_sandbox(
         return Sandbox(None, reason, offload=offload)
     reasons: dict[str, str] = {}
     for layer in _candidates(mode):
-        fault = await find_fault(layer, parent, limits, offload)
-        if not fault:
+        if not (fault := await find_fault(layer, parent, limits, offload)):
             why = _describe(layer, reasons)
             log.info("sandbox.chosen: %s", why)
             return Sandbox(layer, why, offload=offload, limits=limits, quota=quota)
