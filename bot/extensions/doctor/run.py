@@ -76,9 +76,7 @@ async def _run(options: DoctorOptions, environ: Mapping[str, str]) -> int:
     written = True
     if options.bundle:
         written = await context.offload(_write_bundle, context, findings, options.bundle)
-    if fault:
-        return EX_CONFIG
-    return int(not written or any(finding.state == "fail" for finding in findings))
+    return EX_CONFIG if fault else int(not written or any(finding.state == "fail" for finding in findings))
 
 
 def mask_finding(finding: Finding, context: Context) -> Finding:

@@ -205,12 +205,11 @@ async def make_auth(
     redirect = AnyUrl(redirect_uri(settings))
     client = None
     if settings.client_id:
-        method = "client_secret_post" if secret else "none"
         client = OAuthClientInformationFull(
             client_id=settings.client_id,
             client_secret=secret,
             redirect_uris=[redirect],
-            token_endpoint_auth_method=method,
+            token_endpoint_auth_method="client_secret_post" if secret else "none",
         )
     known = Credentials() if show else await store.read(url, person)
     storage = _Storage(store, url, person, client, fresh=show is not None)

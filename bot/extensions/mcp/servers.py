@@ -197,10 +197,9 @@ async def open_servers(
         await _learn([server for server in shared if server.name not in store.known], learn_s)
 
         def tools_of(listings: Mapping[str, Listing], others: Collection[str] = ()) -> list[McpTool]:
-            named = assign_names([*listings.items()], others)
             tools = [
                 make_tool(servers[name], ours, tool, save, store.news(name, tool))
-                for ours, name, tool in named
+                for ours, name, tool in assign_names([*listings.items()], others)
             ]
             if (beyond := sum(len(listing.tools) for listing in listings.values()) - len(tools)) > 0:
                 log.warning("mcp.too_many: %d tools left out: all of them may have %d", beyond, MAX_ALL)

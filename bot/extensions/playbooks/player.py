@@ -104,9 +104,7 @@ class Player:
         if before and before.state == "parked":
             return f"{before.playbook.name} waits here. First say {wording.CONTROLS}."
         playbook = await self.offload(self.playbooks.find, name)
-        if isinstance(playbook, str):
-            return playbook
-        return new_run(turn, playbook, words)
+        return playbook if isinstance(playbook, str) else new_run(turn, playbook, words)
 
     async def _directed(self, turn: Turn, before: Run | None, verb: str, stage: str) -> Run | str:
         """Return a run that was stopped, parked or ended, where a person wants it to go on."""

@@ -410,8 +410,7 @@ class PostgresJournal:
                 _, arrival.new, thread, owner, epoch, seq, before, *marks = row
                 arrival.row = (seq, thread, arrival.received, None, None, None, None, *marks)
                 arrival.epoch, arrival.before = epoch if owner == self._me() else None, before or 0
-            foreign = {row[2]: row[3] for row in rows if row[1] and row[3] != self._me()}
-            await self._ring(foreign)
+            await self._ring({row[2]: row[3] for row in rows if row[1] and row[3] != self._me()})
         finally:
             for key in (key for some in keys for key in some):
                 self._receiving.pop(key, None)
@@ -559,10 +558,9 @@ def _conversations(changes: Iterable[Change]) -> tuple[list[str], list[int], lis
         for thread, tail in tails.items()
         for place, line in enumerate(tail.lines, tail.start)
     ]
-    starts = [tail.start for tail in tails.values()]
     return (
         list(tails),
-        starts,
+        [tail.start for tail in tails.values()],
         [one[0] for one in lines],
         [one[1] for one in lines],
         [one[2] for one in lines],

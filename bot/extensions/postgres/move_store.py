@@ -57,9 +57,8 @@ def to_postgres(data: Path, dsn: str, counted: Counted) -> dict[str, int]:
     """
     with lock_data_folder(data):
         prepare(data)
-        journal = data / "journal.jsonl"
         FileJournal(
-            PosixDisk(), journal, offload=anyio.to_thread.run_sync, now=now
+            PosixDisk(), data / "journal.jsonl", offload=anyio.to_thread.run_sync, now=now
         ).open()  # damage goes aside
         reader = FileReader(data)
         with alone(dsn, counted) as tables:

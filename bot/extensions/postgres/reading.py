@@ -230,10 +230,9 @@ class PostgresReader:
         if exact := self._threads("t.id = %(id)s", id=wanted):
             return exact
         last = wanted.rpartition(":")[2].rpartition("~")[2]
-        near = self._threads("strpos(t.id, %(last)s) > 0", last=last)
         return [
             one
-            for one in near
+            for one in self._threads("strpos(t.id, %(last)s) > 0", last=last)
             if wanted == one.path.name
             or (one.name.endswith(wanted) and ThreadId.parse(one.name).root == last)
         ]

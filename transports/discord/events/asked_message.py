@@ -110,9 +110,6 @@ class AskedMessages:
             self.destinations.note_question(thread, content_of(message))
         who = f" from {line.author.name or line.author.id}" if line else ""
         said = line.text if line else NO_WORDS
-        quoted = "\n".join(
-            f"> {row}" for row in (f"Message{who}: {_link(message, place)}", *said.splitlines())
-        )
         return Incoming(
             id=f"ask-{digest(place.id, id_, author.id)}",
             thread=thread,
@@ -121,7 +118,9 @@ class AskedMessages:
             sent_at=at,
             via="direct" if place.kind == "direct" else "mention",
             files=tuple(replace(file, voice=False) for file in line.files) if line else (),
-            quoted=quoted,
+            quoted="\n".join(
+                f"> {row}" for row in (f"Message{who}: {_link(message, place)}", *said.splitlines())
+            ),
         )
 
 

@@ -97,9 +97,7 @@ def parse_edit(
     incoming = parse_message(message, place, me, root=root, bots=bots, forward=forward)
     edited_at = message.edited_at
     late = edited_at is None or edited_at - instant(id_) > MENTION_WITHIN
-    if incoming is None or incoming.via != "mention" or late:
-        return (edited,)
-    return (edited, incoming)
+    return (edited,) if incoming is None or incoming.via != "mention" or late else (edited, incoming)
 
 
 def parse_spoken(message: discord.Message, me: Me) -> Spoken | None:

@@ -231,9 +231,7 @@ def _heading(level: int, content: str) -> str:
     unmarked = words.rstrip("#")
     if unmarked[-1:] in ("", " ", "\t"):  # what closes a heading stands apart from its words
         words = unmarked.rstrip(" \t")
-    if level > 3 or not words:
-        return prose(words, bold=True)
-    return f"{'#' * level} {prose(words)}"
+    return prose(words, bold=True) if level > 3 or not words else f"{'#' * level} {prose(words)}"
 
 
 def _code_line(line: str, quotes: int) -> str:

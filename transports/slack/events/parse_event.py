@@ -154,9 +154,7 @@ def _changed(e: _Event) -> Parsed:
 
 def _reworded(message: Shape, before: Shape) -> bool:
     """Return whether the words changed, its own or those of a preview that Slack adds."""
-    if not before:
-        return bool(part(message, "edited"))
-    return all_words(message) != all_words(before)
+    return all_words(message) != all_words(before) if before else bool(part(message, "edited"))
 
 
 def _deleted(e: _Event) -> Parsed:

@@ -173,10 +173,7 @@ class NativeStream:
 
     async def _show(self, live: LivePost | None, batch: Batch) -> None:
         try:
-            if live is None:
-                sent = await self._start(batch)
-            else:
-                sent = await self._append(live, batch)
+            sent = await self._start(batch) if live is None else await self._append(live, batch)
         except SlackRefused as refused:
             self._unsent.put_back(batch)
             self._refused(live, refused, cards=batch.has_cards)
