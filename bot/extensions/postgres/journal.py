@@ -38,7 +38,7 @@ from threads.model import Deleted, Edited, FollowUp, Incoming, Outcome, StopRequ
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.group_commit import Batch, GroupWriter
 
-from .session import DatabaseSession, Pool, Row
+from .session import DatabaseSession, Pool, Row, as_unavailable
 
 log = logging.getLogger(__name__)
 
@@ -192,10 +192,8 @@ class PostgresJournal:
             await batch.done.wait()
         if self.ledger.knows(key):
             return True
-        try:
+        with as_unavailable():
             [[known]] = await self._reader.rows(KNOWN, (key, key))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return bool(known)
 
     async def receive(self, incoming: Incoming, per_minute: int | None = None) -> bool:
@@ -219,10 +217,8 @@ class PostgresJournal:
         outcome = self.ledger.outcome(key)
         if outcome is not None or self.ledger.aliases.get(key, key) in self.ledger.pending:
             return outcome
-        try:
+        with as_unavailable():
             rows = await self._reader.rows(OUTCOME, (key, key))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return next((outcome for (outcome,) in rows), None)
 
     async def forward(self, event: Edited | Deleted) -> bool:
@@ -232,31 +228,25 @@ class PostgresJournal:
         if thread in self.owned and self.ledger.knows(key):
             return False
         body = event_adapter().dump_json(event).decode()
-        try:
+        with as_unavailable():
             for (owner,) in await self._inbox.rows(MAIL, (body, key)):
                 await self._ring({thread: owner})
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return True
 
     async def stop_elsewhere(self, request: StopRequest) -> tuple[int, int]:
         if request.thread.root:
             return 0, 0  # this worker owns it, because the request is a message of that thread
         body = event_adapter().dump_json(request).decode()
-        try:
+        with as_unavailable():
             rows = await self._inbox.rows(STOP, (request.seq, str(request.thread), self._me(), body))
             await self._ring({thread: owner for thread, owner, *_ in rows})
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return sum(running for *_, running, _ in rows), sum(waiting for *_, waiting in rows)
 
     async def pending_elsewhere(self, place: ThreadId) -> tuple[int, int]:
         if place.root:
             return 0, 0
-        try:
+        with as_unavailable():
             [[running, waiting]] = await self._reader.rows(PENDING, (str(place), self._me()))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return running, waiting
 
     async def amend(self, edited: Edited) -> bool:
