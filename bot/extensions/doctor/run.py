@@ -92,9 +92,8 @@ def _context(options: DoctorOptions, environ: Mapping[str, str]) -> tuple[Contex
     except ConfigInvalid as error:
         fault = str(error)
         loaded = load(None, environ=environ)
-    settings = loaded.settings
-    if options.data:
-        settings = settings.model_copy(update={"data": options.data.absolute()})
+    data = {"data": options.data.absolute()} if options.data else {}
+    settings = loaded.settings.model_copy(update=data)
     mask = Masker(secrets_of(settings, loaded.environ))
     return Context(settings, loaded.environ, file, options.offline, options.post_in, mask=mask), fault
 

@@ -58,7 +58,7 @@ class StoredListings(JsonState):
     servers: dict[str, Listing] = Field(default_factory=dict)
 
 
-async def _tell_nobody(_server: str) -> None:
+async def _tell_nobody(*_: object) -> None:
     pass
 
 
@@ -148,14 +148,10 @@ async def open_sign_ins(
     """Yield the sign-ins alone, for a command beside a running bot. What a server lists is left to the bot."""
     credentials = CredentialStore(states, lambda _: None)
     offload, private = anyio.to_thread.run_sync, settings.tools.private_hosts
-    make = _Maker(MCP_SERVERS.of(settings), environ, credentials, offload, mask, _ignore_list, private)
+    make = _Maker(MCP_SERVERS.of(settings), environ, credentials, offload, mask, _tell_nobody, private)
     async with anyio.create_task_group() as tasks:
         yield SignIns(tasks, make.account, make.signing_in)
         tasks.cancel_scope.cancel()
-
-
-async def _ignore_list(_name: str, _listing: Listing) -> None:
-    pass
 
 
 @asynccontextmanager

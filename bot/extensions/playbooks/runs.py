@@ -173,7 +173,8 @@ class Runs:
             before = old.runs.get(run.thread)
             if before is None or (before.id, before.holder) != (run.id, run.holder):
                 raise Fenced(thread_id=run.thread)
-            return RunsFile(runs={**old.runs, run.thread: function(before)})
+            replaced = function(before)
+            return RunsFile(runs={**old.runs, run.thread: replaced})
 
         await self._state.change(change)
         return replaced

@@ -130,7 +130,8 @@ class Destinations:
     async def _find_or_open(self, thread: ThreadId, conversation: _Conversation) -> Destination:
         if not conversation.title and await self._exists(thread.root):
             return Destination(thread.root)
-        if thread.channel in self._in_place or self._is_refusing(thread.channel):
+        refuses = self._refusing.get(thread.channel, 0.0) > anyio.current_time()
+        if thread.channel in self._in_place or refuses:
             return _in_place(thread)
         try:
             title = conversation.title or title_of(await self._first_text(thread))
@@ -161,9 +162,6 @@ class Destinations:
                 refused.friendly = QUESTION_GONE
             raise
         return message.content
-
-    def _is_refusing(self, channel: str) -> bool:
-        return self._refusing.get(channel, 0.0) > anyio.current_time()
 
     def _note_refusal(self, channel: str, refused: DiscordRefused) -> None:
         if channel not in self._refusing:

@@ -159,17 +159,13 @@ class NativeStream:
         if live and (self._must_stop or now >= live.started_at + ROTATE_S) and not await self._stop(live):
             return
         live = self._open
-        batch, whole = self._unsent.take(ROTATE_BYTES - (live.size if live else self._opening_size))
+        batch, whole = self._unsent.take(ROTATE_BYTES - (live.size if live else len(self._fences.seam[1])))
         if batch.pieces:
             await self._show(live, batch)
         elif not whole and not live:
             self.silent = True  # one word that fills a message: it cannot be cut safely
         if not whole:
             self._must_stop = True
-
-    @property
-    def _opening_size(self) -> int:
-        return len(self._fences.seam[1])
 
     async def _show(self, live: LivePost | None, batch: Batch) -> None:
         try:
