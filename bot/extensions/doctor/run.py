@@ -73,9 +73,8 @@ async def _run(options: DoctorOptions, environ: Mapping[str, str]) -> int:
                 checks, context, lambda finding: screen.tell(mask_finding(finding, context)), waiting
             )
         screen.done(findings, time.monotonic() - began)
-    written = True
-    if options.bundle:
-        written = await context.offload(_write_bundle, context, findings, options.bundle)
+    bundle = options.bundle
+    written = await context.offload(_write_bundle, context, findings, bundle) if bundle else True
     return EX_CONFIG if fault else int(not written or any(finding.state == "fail" for finding in findings))
 
 

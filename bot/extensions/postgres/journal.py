@@ -394,8 +394,7 @@ class PostgresJournal:
             rows = await self._inbox.rows(
                 RECEIVE, (me, [key for key, *_ in keys], threads, aliases, bodies, senders, limits)
             )
-            own = [(row[2], row[4]) for row in rows if row[3] == self._me()]
-            self.take(own, claimed=False)
+            self.take([(row[2], row[4]) for row in rows if row[3] == self._me()], claimed=False)
             for arrival, row in zip(arrivals, rows, strict=True):
                 _, arrival.new, thread, owner, epoch, seq, before, *marks = row
                 arrival.row = (seq, thread, arrival.received, None, None, None, None, *marks)
