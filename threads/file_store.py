@@ -82,8 +82,7 @@ class FileStore:
         return MarkFile(self._disk, self._data / f"{transport}-marks.json")
 
     async def begun(self, thread: ThreadId, before: str = "") -> bool:
-        known = self.journal.ledger.knows_thread(str(thread), before)
-        if known or before:
+        if (known := self.journal.ledger.knows_thread(str(thread), before)) or before:
             return known
         try:
             return await self._offload(conversation_exists, self._disk, self._folder(thread))

@@ -39,8 +39,7 @@ class LoopGuard:
         """Return the refusal of a call, None if it may run. Raises `LoopDetected` if it was refused before."""
         canonical = json.dumps([call.name, call.arguments, call.malformed], sort_keys=True)
         self._calls[canonical] += 1
-        times = self._calls[canonical]
-        if times > SAME_CALL:
+        if (times := self._calls[canonical]) > SAME_CALL:
             raise LoopDetected(f"{call.name} called {times} times with the same arguments")
         if times < SAME_CALL:
             return None

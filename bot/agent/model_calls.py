@@ -86,8 +86,7 @@ class ModelCalls:
         """Make the conversation shorter, and note it above the answer; returns False if that is not possible."""
         window = self.model.info.context_window
         request = self._request("auto")
-        note = await self.compaction.run(self.turn, request, self.model, window=window, needed=needed)
-        if note:
+        if note := await self.compaction.run(self.turn, request, self.model, window=window, needed=needed):
             self.turn.note(note)
         return bool(note)
 

@@ -213,8 +213,7 @@ class Ledger:
         try:
             if self._file is None or self._room < 0 or (self._part and month > self._part.month):
                 at, data = self._now().isoformat(timespec="milliseconds"), b"".join(self._unwritten)
-                past = await self._offload(self._begin, month, at, self.budgets.snapshot(), data)
-                self.budgets.drop(past)
+                self.budgets.drop(await self._offload(self._begin, month, at, self.budgets.snapshot(), data))
             else:
                 durable = any(durable for _, durable in batch)
                 await self._offload(self._append, b"".join(self._unwritten), durable)

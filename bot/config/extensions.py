@@ -149,8 +149,7 @@ def _model(named: tuple[str, ...], instances: Instances) -> type[Settings]:
     here = installed(named)
     parts = {part.path: part for part in (*here.parts, *transport_parts(here.kinds, instances))}
     for path in (f"extensions.{name}" for name in named):
-        is_here = path.removeprefix("extensions.") in here.extensions
-        form = NoSettings if is_here else JsonValue
+        form = NoSettings if path.removeprefix("extensions.") in here.extensions else JsonValue
         parts.setdefault(path, SettingsPart[object](path, form, FieldInfo(default=None)))
     return with_parts(Settings, parts.items())
 

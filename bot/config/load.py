@@ -157,8 +157,7 @@ def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
             secret = data.decode()
         except UnicodeDecodeError as error:
             raise ConfigInvalid(f"{reference}: is not UTF-8 text") from error
-    secret = secret.rstrip("\r\n")
-    if not secret:
+    if not (secret := secret.rstrip("\r\n")):
         raise ConfigInvalid(f"{reference}: is empty; put the secret there and start again")
     return secret
 
@@ -312,8 +311,7 @@ def _validate(
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False, include_context=False)
     unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
-    faults = [_fault(detail) for detail in details if detail["type"] != "extra_forbidden"]
-    return None, faults, unknown
+    return None, [_fault(detail) for detail in details if detail["type"] != "extra_forbidden"], unknown
 
 
 def faults_of(error: ValidationError, root: type[Section]) -> list[tuple[tuple[str | int, ...], str]]:
@@ -340,8 +338,7 @@ def _unknown_key(location: tuple[str | int, ...], root: type[Section], here: Ins
     for step in location[:-1]:
         field = next((f for name, f in section.model_fields.items() if str(step) in (name, f.alias)), None)
         section = (section_in(field.annotation) if field else None) or section
-    known = [field.alias or name for name, field in section.model_fields.items()]
-    hint = near(str(location[-1]), known)
+    hint = near(str(location[-1]), [field.alias or name for name, field in section.model_fields.items()])
     if location[:-1] == ("transports",):
         hint += ', and a name of your own says what it is, as in "kind": "slack"'
     return f"{path}: unknown key{hint and f'; {hint}'}"
@@ -355,8 +352,7 @@ def _first(lines: list[str], total: int) -> list[str]:
 def _with_whole_paths(settings: Settings, folder: Path, environ: Mapping[str, str]) -> Settings:
     data = settings.data
     if data.parts[:1] == ("~",):
-        home = environ.get("HOME")
-        if not home:
+        if not (home := environ.get("HOME")):
             raise ConfigInvalid("data: ~ stands for HOME, which is not set; write the whole path")
         data = Path(home, *data.parts[1:])
     ca_file = folder / settings.ca_file if settings.ca_file else None

@@ -96,7 +96,6 @@ class Policy:
 
 def _parse_rule(key: str, verdict: Verdict) -> _Rule:
     """Return a rule of the settings. Raises ValueError, but the settings have refused a bad key before."""
-    match = RULE.fullmatch(key)
-    if match is None:
+    if (match := RULE.fullmatch(key)) is None:
         raise ValueError(key)
     return _Rule(match["tool"], match["pattern"], verdict)

@@ -84,8 +84,7 @@ def mask(text: str) -> str:
         found = [(each, said) for each in beginnings if each in (said := lower if each.islower() else text)]
         if found:
             places = [at for each, said in found for at in _places(said, each)]
-            masked = _masked(text, re.compile(shape), sorted(places))
-            if masked != text:
+            if (masked := _masked(text, re.compile(shape), sorted(places))) != text:
                 text, lower = masked, _lower(masked)
     return text
 

@@ -105,8 +105,7 @@ class StreamMasker:
             await self._listener(TextDelta(self._mask(text)))
 
     async def _shorten(self) -> None:
-        key = _open_key(self._held, len(self._held))
-        if key < len(self._held):
+        if (key := _open_key(self._held, len(self._held))) < len(self._held):
             self._held = self._held[: key + _REACH] + self._held[-_REACH:]
             return
         end = len(self._held) - _TAIL

@@ -34,8 +34,7 @@ def find_running_bot(data: Path) -> Status | NoStatus:
 def ask(data: Path, within_s: float = WITHIN_S) -> Status | NoStatus:
     """Return the status of the bot on *data*. Raises OSError if this user may not ask. Blocking."""
     try:
-        answer = _get(data, within_s)
-        return TypeAdapter(Status).validate_json(answer)
+        return TypeAdapter(Status).validate_json(_get(data, within_s))
     except (TimeoutError, BlockingIOError):  # the second if too many wait to be accepted
         return NoStatus("stuck", lock_holder(data) or 0)
     except (FileNotFoundError, ConnectionError, ValueError):

@@ -48,8 +48,7 @@ def answer_room(text: str) -> AnswerRoom | None:
 
     A prompt that is longer than the window by itself is another refusal.
     """
-    found = _in_window(text)
-    if found is not None:
+    if (found := _in_window(text)) is not None:
         return found if found.tokens and found.tokens > 0 else None
     if below := _BELOW.search(text):
         return AnswerRoom(int(below[1]) - 1)

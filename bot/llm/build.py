@@ -49,8 +49,7 @@ def build_adapter(
         from bot.llm.adapters.offline import OfflineModel
 
         return OfflineModel()
-    provider = settings.providers.get(kind)
-    if provider is None:
+    if (provider := settings.providers.get(kind)) is None:
         raise ConfigInvalid(f"model: {name!r} names no known provider; add it under providers")
     here = installed_for(settings)
     if provider.kind not in here.models:

@@ -308,8 +308,7 @@ def classify(error: Exception, now: datetime | None = None) -> ProviderError:
 def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
     """Return the typed error for a provider's error."""
     codes = frozenset(_codes(fault.body))
-    status = _status(fault.status, codes)
-    if status == 499:
+    if (status := _status(fault.status, codes)) == 499:
         # "Client closed request": we hung up, which is not a failure of the provider.
         cancelled = ModelConnection(shorten(fault.text), status=status)
         cancelled.alone, cancelled.retryable = True, False
@@ -401,8 +400,7 @@ def _retry_after(fault: Fault, now: datetime | None) -> float | None:
 
 def _regained(text: str) -> datetime | None:
     """Return the end of a spend limit in Anthropic's text: "You will regain access on 2026-12-01 at 00:00 UTC"."""
-    found = re.search(r"regain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d) UTC)?", text)
-    if not found:
+    if not (found := re.search(r"regain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d) UTC)?", text)):
         return None
     try:
         return datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}+00:00")

@@ -60,8 +60,7 @@ def claude_version(model: str) -> tuple[str, tuple[int, int]] | None:
 
 
 def _claude_efforts(model: str) -> tuple[Effort, ...]:
-    known = claude_version(model)
-    if known is None:
+    if (known := claude_version(model)) is None:
         return EFFORTS if _CLAUDE_3_7 in model else ()
     family, version = known
     always = family in ("fable", "mythos") or (family != "sonnet" and version >= (5, 5))

@@ -38,8 +38,7 @@ class ServerTraits:
         """Return those of the model *name*, ``provider/model``."""
         kind, _, model = name.partition("/")
         provider, facts = settings.providers.get(kind, Provider()), settings.models.get(name, ModelFacts())
-        known = {"tools": facts.tools, "images": facts.vision}
-        given = {part: "sent" for part, has in known.items() if has}
+        given = {part: "sent" for part, has in {"tools": facts.tools, "images": facts.vision}.items() if has}
         address = (provider.base_url or provider.kind).rstrip("/")
         return cls(learned, f"{address} {model}", given | provider.forms, facts.context_window)
 

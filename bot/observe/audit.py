@@ -209,8 +209,7 @@ class Audit:
 
     async def _write(self) -> None:
         """Write the waiting lines, in the order in which they arose. Raises OSError."""
-        waiting = list(self._waiting)
-        if not waiting:
+        if not (waiting := list(self._waiting)):
             return
         await self._append(_lines(waiting))
         self._drop(waiting)

@@ -88,8 +88,7 @@ class EventServer:
 
     async def _send(self, stream: ByteStream, peer: h11.Connection, asked: Following) -> None:
         headers = {"Content-Type": "application/x-ndjson", "Cache-Control": "no-store", "Connection": "close"}
-        parts = peer.send(h11.Response(status_code=200, headers=list(headers.items()))) or b""
-        await stream.send(parts)
+        await stream.send(peer.send(h11.Response(status_code=200, headers=list(headers.items()))) or b"")
         async with aclosing(self.events.read(asked.wanted, asked.since, follow=asked.follow)) as batches:
             async for lines in batches:
                 data = b"".join(encode(line, self._clean) for line in lines)

@@ -97,8 +97,7 @@ class EventStream(Sink):
     def audited(self, record: AuditRecord) -> None:
         """Take a record of the audit, if it is of a kind that is an event."""
         if (kind := _kind_of(record)) is not None:
-            ids = {name: getattr(record, name) for name in IDS}
-            self._put(kind, ids, _of_audit(record))
+            self._put(kind, {name: getattr(record, name) for name in IDS}, _of_audit(record))
 
     def _put(self, kind: str, ids: Mapping[str, str], fields: Mapping[str, object]) -> None:
         event = {**fields, **{name: ids.get(name, "") for name in IDS}, "kind": kind}

@@ -124,8 +124,7 @@ class PageServer:
             return HttpPage(b"use a loopback host name\n", 403)
         if request.method not in (b"GET", b"HEAD"):
             return HttpPage(b"this page is read-only\n", 405)
-        page = self._pages.get(request.target.decode("ascii").partition("?")[0])
-        if page is None:
+        if (page := self._pages.get(request.target.decode("ascii").partition("?")[0])) is None:
             return HttpPage(b"no such page\n", 404)
         try:
             return page()

@@ -53,8 +53,7 @@ class LoopLag:
     def watching(self) -> Iterator[None]:
         """Watch the loop that runs here, until the block ends."""
         loop = asyncio.get_running_loop(), threading.get_ident()
-        thread = threading.Thread(target=self._watch, args=loop, name="loop lag", daemon=True)
-        thread.start()
+        threading.Thread(target=self._watch, args=loop, name="loop lag", daemon=True).start()
         try:
             yield
         finally:
@@ -80,8 +79,7 @@ class LoopLag:
             replied = reply.wait(self._slice_s)
             if self._ended.is_set():
                 return
-            lag_s = time.monotonic() - due_at
-            if lag_s >= self._slow_s and not slow:
+            if (lag_s := time.monotonic() - due_at) >= self._slow_s and not slow:
                 slow, logged = True, self._log_stack(lag_s, ident)
         self._note(lag_s)
         if logged:

@@ -35,8 +35,7 @@ def dead_letters(
 
     Raises `threads.errors.NewerSchema` and OSError.
     """
-    threads = over(reader.holding([_ENDED]))
-    found = (letter for thread in threads for letter in _in_thread(reader, thread))
+    found = (letter for thread in over(reader.holding([_ENDED])) for letter in _in_thread(reader, thread))
     return sorted(found, key=lambda letter: letter.at)
 
 

@@ -230,8 +230,7 @@ def parse(text: str) -> Command | None:
     said = text.strip()
     if said.lower() == "stop":
         return Command("stop", "stop")
-    match = _COMMAND.fullmatch(said)
-    if match is None:
+    if (match := _COMMAND.fullmatch(said)) is None:
         return None
     typed, words = match[1].lower(), (match[2] or "").strip()
     return next(

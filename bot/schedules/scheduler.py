@@ -107,8 +107,7 @@ class Scheduler:
         async with anyio.create_task_group() as tasks:
             while True:
                 changed = self.schedules.changed
-                pause = await self._round(tasks)
-                with anyio.move_on_after(pause):
+                with anyio.move_on_after(await self._round(tasks)):
                     await changed.wait()
 
     async def _round(self, tasks: TaskGroup) -> float:
@@ -128,8 +127,7 @@ class Scheduler:
         for thread, skips in skipped.items():
             self._notifying.update(skip.schedule.id for skip in skips)
             tasks.start_soon(self._notify, thread, skips, now)
-        coming = [schedule.next_at for schedule in self._active()]
-        if not coming:
+        if not (coming := [schedule.next_at for schedule in self._active()]):
             return math.inf
         return max(0.0, min((min(coming) - self.schedules.now()).total_seconds(), POLL_S))
 

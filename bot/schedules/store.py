@@ -72,8 +72,7 @@ class Schedule(BaseModel):
         times = self.times if self.times is None or again else self.times - 1
         if times is not None and times < 1:
             return None
-        done = self.model_copy(update={"times": times, "last_at": due, "barred": False})
-        return done.after(due)
+        return self.model_copy(update={"times": times, "last_at": due, "barred": False}).after(due)
 
     def _next_occurrence(self, moment: datetime) -> datetime | None:
         try:

@@ -117,5 +117,4 @@ def format_time(at: datetime, zone: str, now: datetime) -> str:
 @cache
 def _zones() -> Mapping[str, str]:
     """Return the names of all time zones by their case-folded form."""
-    names = files("tzdata").joinpath("zones").read_text().split()
-    return {name.casefold(): name for name in names}
+    return {name.casefold(): name for name in files("tzdata").joinpath("zones").read_text().split()}

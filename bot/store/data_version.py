@@ -59,8 +59,7 @@ def prepare(data: Path) -> None:
         there_now = read_state(moved, _Moved(to=""), MOVED)
         place = there_now.to if there_now else "another place"
         raise ConfigInvalid(f"{data} was moved to {place}; name that in the settings (`store`, `data`).")
-    version = version_of(data)
-    if version > DATA_VERSION:
+    if (version := version_of(data)) > DATA_VERSION:
         raise NewerSchema(
             f"{data} was written by a newer Threadfast (data of version {version}, this one knows {DATA_VERSION}) "
             "and is left as it is; update this one, or choose another data folder."

@@ -169,8 +169,7 @@ class Approvals:
     async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         """Return when the call may run. Raises `ToolDenied`, also when nobody can be asked or nobody answers."""
         subject = arguments.subject()
-        verdict = self.policy.verdict(tool.name, tool.risk, subject, tainted=context.tainted)
-        if verdict == "deny":
+        if (verdict := self.policy.verdict(tool.name, tool.risk, subject, tainted=context.tainted)) == "deny":
             raise ToolDenied("The rules here do not allow this.", suggestion="Do not try it again.")
         for review in self._reviews:
             verdict = await review(tool, arguments, context) or verdict

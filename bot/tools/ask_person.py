@@ -85,8 +85,7 @@ class AskPerson:
             raise ToolRateLimited(
                 f"{MOST_QUESTIONS} questions were asked for this message.", suggestion=GO_ON
             )
-        answer = await self.questions.ask(key, context, _prompt(arguments, context))
-        if answer is None:
+        if (answer := await self.questions.ask(key, context, _prompt(arguments, context))) is None:
             context.note(wording.NOBODY_TO_ANSWER)
             raise ToolDenied("Nobody can be asked here.", suggestion=GO_ON)
         if not answer.by:
@@ -97,8 +96,7 @@ class AskPerson:
         answer = self.questions.answer_of(call_key(NAME, arguments, context))
         if answer is None or not answer.by:
             return {"answer": None, "why": "Nobody answered in time.", "next": GO_ON}
-        place = place_of(arguments.answers, answer.words)
-        if place is not None and not arguments.answers:
+        if (place := place_of(arguments.answers, answer.words)) is not None and not arguments.answers:
             return {"answer": None, "why": "The person skipped the question.", "next": GO_ON}
         words = answer.words if place is None else arguments.answers[place]
         return {"answer": words, "by": "the person" if answer.by == context.asker.id else "an admin"}

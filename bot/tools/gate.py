@@ -214,8 +214,7 @@ class Toolbox:
             return LEAVE
 
     def _parse(self, call: ToolCall) -> tuple[Tool, Arguments]:
-        tool = self._tools.get(call.name)
-        if tool is None:
+        if (tool := self._tools.get(call.name)) is None:
             known = ", ".join(self._tools)
             raise ToolNotFound(f"There is no tool named {call.name[:80]!r}.", suggestion=f"Use: {known}")
         if why := self._off.get(call.name):

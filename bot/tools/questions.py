@@ -229,8 +229,7 @@ class DurableQuestions:
 
     async def use(self, key: str) -> None:
         """Use an answer up, durably, before what it leads to begins. Raises `ToolDenied` if the disk refuses."""
-        record = self._state.value.asked[key]
-        await self._save(key, record.model_copy(update={"state": "used"}))
+        await self._save(key, self._state.value.asked[key].model_copy(update={"state": "used"}))
 
     def count(self, context: ToolContext, topic: Topic) -> int:
         """Return how many such questions the turn of a message has asked."""

@@ -149,8 +149,9 @@ class Recovery:
         if (sign_in := self._sign_in(tool.name, context)) is None:
             return LEAVE
         key = call_key(tool.name, arguments, context)
-        place = context.thread, context.message_id, sign_in.server
-        async with self._asking.setdefault(place, anyio.Lock()):
+        async with self._asking.setdefault(
+            (context.thread, context.message_id, sign_in.server), anyio.Lock()
+        ):
             if await self._goes_on(key, sign_in):
                 return _again(error)
             return await self._choose(tool, arguments, error, context, sign_in)
@@ -176,11 +177,9 @@ class Recovery:
         if answer is None or not answer.by:
             self._left_alone[turn] = None
             return LEAVE
-        place = place_of(_labels(ways), answer.words)
-        if place is None:
+        if (place := place_of(_labels(ways), answer.words)) is None:
             return Choice(suggestion=OTHER_INPUT, words=answer.words)
-        way = ways[place]
-        if way == "go on without":
+        if (way := ways[place]) == "go on without":
             self._left_alone[turn] = None
             return Choice(suggestion=WITHOUT, words=wording.RECOVERY_LABELS[way])
         await self._questions.use(key)

@@ -132,8 +132,7 @@ def console_logs(
 
 def with_owner(settings: Settings) -> Settings:
     """Make the person at the console an admin. They own the machine, and nobody else could decide."""
-    admins = (*settings.access.admins, CONSOLE_USER)
-    access = settings.access.model_copy(update={"admins": admins})
+    access = settings.access.model_copy(update={"admins": (*settings.access.admins, CONSOLE_USER)})
     return settings.model_copy(update={"access": access})
 
 

@@ -83,8 +83,7 @@ class Escalation:
         self._reported[kind] = True
         link = self._link(thread)
         where = wording.where(link or str(thread), reference)
-        links = (link,) if link else ()
-        self._tasks.start_soon(self._send, reference, f"{what} {where}", kind, links)
+        self._tasks.start_soon(self._send, reference, f"{what} {where}", kind, (link,) if link else ())
 
     def report(self, text: str) -> None:
         """Report something about the bot itself. Returns at once."""

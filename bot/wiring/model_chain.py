@@ -200,10 +200,8 @@ class ModelChain:
     async def with_policies(self, turn: Turn, name: str, metered: Callable[[Account, int], Model]) -> Model:
         """See `bot.host.extension.PlaceModels`."""
         account, thread = await self._account(turn), turn.incoming.thread
-        keyed = partial(metered, account)
-        model, unavailable = self._over_keys(name, keyed, account, lambda _: 0, thread)
-        candidate = Candidate(partial(self._info, name), model, unavailable)
-        return self._budgeted([candidate], account, turn)
+        model, unavailable = self._over_keys(name, partial(metered, account), account, lambda _: 0, thread)
+        return self._budgeted([Candidate(partial(self._info, name), model, unavailable)], account, turn)
 
     async def _account(self, turn: Turn) -> Account:
         """Return who pays for a turn. One that goes on after a restart begins with what it has spent."""
@@ -262,8 +260,7 @@ class ModelChain:
             case []:
                 name, stored = self._of(thread), self.chosen.of(thread)
             case [name]:
-                usual = name.lower() == "default"
-                name, stored = (self.name, None) if usual else (name, name)
+                name, stored = (self.name, None) if name.lower() == "default" else (name, name)
                 if fault := self._not_offered(name) or self._unfit(thread, name):
                     return fault
             case _:
@@ -409,8 +406,7 @@ class ModelChain:
         return self._gates[key]
 
     def _key_of(self, name: str) -> KeyOfThread:
-        provider = name.partition("/")[0]
-        return self._keys.setdefault(provider, KeyOfThread(self._key_count(name)))
+        return self._keys.setdefault(name.partition("/")[0], KeyOfThread(self._key_count(name)))
 
     def _key_count(self, name: str) -> int:
         return len(self._provider(name).keys) or 1

@@ -50,8 +50,7 @@ class Registry:
     def tell(self, pending: PendingMessage) -> None:
         """Put the message into its thread's mailbox, and start the actor if needed. Raises `MailboxFull`."""
         thread = pending.incoming.thread
-        actor = self.actors.get(thread)
-        if actor is None:
+        if (actor := self.actors.get(thread)) is None:
             actor = self.actors[thread] = Actor(thread, self._shared)
             self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
         actor.mailbox.put(pending)
@@ -104,8 +103,7 @@ class Registry:
 
     def recovering(self, thread: ThreadId) -> bool:
         """Return whether messages that an earlier process left in the thread are being served, or wait."""
-        actor = self.actors.get(thread)
-        if actor is None:
+        if (actor := self.actors.get(thread)) is None:
             return False
         return actor.current.recovered if actor.current else len(actor.mailbox) > 0
 
@@ -148,8 +146,7 @@ class Registry:
     def status(self, thread: ThreadId) -> tuple[bool, int]:
         """Return whether a turn runs in the thread or channel, and how many messages wait."""
         actors = self._at(thread)
-        running = any(actor.current is not None for actor in actors)
-        return running, sum(len(actor.mailbox) for actor in actors)
+        return any(actor.current is not None for actor in actors), sum(len(actor.mailbox) for actor in actors)
 
     @property
     def waiting(self) -> int:

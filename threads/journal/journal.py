@@ -190,8 +190,7 @@ class FileJournal:
         """Write the records that still count to a new file, and go on there."""
         self._grown = 0  # first: `forget` may ask for one more meanwhile
         self.ledger.forget(self._now())
-        lines = [encode(record_adapter(), record) for record in self.ledger.records()]
-        self._replace(b"".join(lines))
+        self._replace(b"".join([encode(record_adapter(), record) for record in self.ledger.records()]))
 
     def _replace(self, data: bytes) -> None:
         self.close()

@@ -71,8 +71,7 @@ def read_line(adapter: TypeAdapter[V], line: bytes) -> V:
         record = adapter.validate_json(line)
         version = record.v
     except ValueError:
-        version = version_of(line)
-        if version <= SCHEMA_VERSION:
+        if (version := version_of(line)) <= SCHEMA_VERSION:
             raise
     if version > SCHEMA_VERSION:
         raise NewerSchema(

@@ -93,8 +93,7 @@ class PosixDisk:
 
     def tail(self, path: Path, size: int) -> bytes:
         with path.open("rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(0, end - size))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
             return file.read()
 
     def create(self, path: Path) -> File:

@@ -91,8 +91,7 @@ class JsonFile(Generic[F]):
 
     async def change(self, function: Callable[[F], F]) -> None:
         async with self._changing:
-            value = function(self.value)
-            if value is not self.value:
+            if (value := function(self.value)) is not self.value:
                 try:
                     await self._offload(
                         replace_file, self._disk, self._path, value.model_dump_json().encode()

@@ -191,8 +191,7 @@ class ThreadFiles:
         extract = self._picture if file.media_type.startswith("image/") else self._text
         try:
             with anyio.fail_after(until - anyio.current_time()):
-                workspace = await self.workspace(thread)
-                place = await self.store.offload(self.store.place, workspace, file.path)
+                place = await self.store.offload(self.store.place, await self.workspace(thread), file.path)
                 return await extract(thread, file, place)
         except TimeoutError:
             return replace(file, problem=TOO_SLOW)

@@ -180,8 +180,7 @@ class _Splitter:
         if far := [border for border in borders if border.at >= least]:
             return max(far, key=lambda border: (border.paragraph, border.at))
         fit = min(stop, here.at + self._fitting(here.at, room - used - self.size(here.closing)))
-        end = self._amid(max(here.at + 1, least), fit, words=here.fence is None)
-        if end is None and borders:
+        if (end := self._amid(max(here.at + 1, least), fit, words=here.fence is None)) is None and borders:
             return borders[-1]
         end = max(end or _cluster_border(self.text, here.at, fit), begin.at + 1)
         after = self._after(here, self.text[here.at : end], end)
@@ -193,8 +192,7 @@ class _Splitter:
         borders: list[_Border] = []
         here, used = begin, 0
         while here.at < stop:
-            newline = self.text.find("\n", here.at, stop)
-            if newline < 0 and stop < len(self.text):
+            if (newline := self.text.find("\n", here.at, stop)) < 0 and stop < len(self.text):
                 break
             end = stop if newline < 0 else newline + 1
             line = self.text[here.at : end].removesuffix("\n")

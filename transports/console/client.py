@@ -125,8 +125,7 @@ class Console:
             raise TransportUnavailable(f"the file was not kept: {error.strerror}") from error
         from rich.filesize import decimal  # noqa: PLC0415 - as above
 
-        text = f"File {name} ({decimal(size)}): {path}"
-        await self._frontend.post(Outgoing(thread, key, text, "notice"))
+        await self._frontend.post(Outgoing(thread, key, f"File {name} ({decimal(size)}): {path}", "notice"))
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Draw the event; through a pipe only the outcome counts."""

@@ -104,8 +104,7 @@ class Pipe:
         await self._print(heading + outgoing.text)
 
     def show(self, _: ThreadId, message_id: str, event: TurnEvent) -> None:
-        events = self._events.get(message_id)
-        if events and isinstance(event, TurnSettled | Waiting):
+        if (events := self._events.get(message_id)) and isinstance(event, TurnSettled | Waiting):
             with contextlib.suppress(anyio.ClosedResourceError):  # settled already
                 events.send_nowait(event)
 

@@ -197,8 +197,7 @@ def _styled(text: str, style: str, width: int, *, colour: bool) -> str:
 
 
 def _parsed(text: str) -> list[Token]:
-    parser = MarkdownIt().enable(["strikethrough", "table"])
-    return with_model_forms(parser).parse(with_whole_rows(text))
+    return with_model_forms(MarkdownIt().enable(["strikethrough", "table"])).parse(with_whole_rows(text))
 
 
 def _markdown(kind: type[_ChatMarkdown], text: str, width: int, *, colour: bool, style: str = "none") -> str:

@@ -201,8 +201,7 @@ class Terminal:
                 await self._recall()
                 await self._print_finished()
             case "list":
-                stored = await anyio.to_thread.run_sync(self._lookups.threads)
-                listing = self._view.listing(stored)
+                listing = self._view.listing(await anyio.to_thread.run_sync(self._lookups.threads))
                 await self._print_own(render.table(listing, self._width, colour=self._colour))
             case "attach":
                 await self._attach(action.text)

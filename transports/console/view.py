@@ -146,8 +146,7 @@ class ThreadView:
                     self.live = None
                 self.questions.clear()
                 self.shown += f"{shown}{STOPPED}" if shown else ""
-                waited = self.queued.pop(message_id, None)
-                if waited and outcome == "stopped":
+                if (waited := self.queued.pop(message_id, None)) and outcome == "stopped":
                     self.dropped.append(waited)
             case _:
                 self.live = self.live or LiveTurn(message_id, now)

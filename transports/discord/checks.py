@@ -92,8 +92,7 @@ async def check_discord(
         if options.ask_shortcut:
             id_ = application.fields.get("id") if isinstance(application, Answer) else None
             yield _shortcut(await api.ask(f"/applications/{id_}/commands"))
-        guilds = await api.ask("/users/@me/guilds?limit=200")
-        for finding in _servers(guilds, application, me):
+        for finding in _servers(await api.ask("/users/@me/guilds?limit=200"), application, me):
             yield finding
         if post_in:
             yield await _post(api, post_in)

@@ -94,8 +94,7 @@ class _Connection(Connection[Rest]):
         await self.posting.try_out(thread, message_id)
 
     async def tell(self, person: str, text: str, key: str) -> None:
-        channel = await self.api.direct(person)
-        await self.api.send(channel, text, nonce=nonce_of(f"{key}?closed"))
+        await self.api.send(await self.api.direct(person), text, nonce=nonce_of(f"{key}?closed"))
 
     async def sweep_lost(self, thread: ThreadId, message_id: str) -> None:
         key, live = message_key(thread, message_id), self.presence.live_in(thread)

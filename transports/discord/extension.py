@@ -49,10 +49,9 @@ def _open(host: TransportHost) -> Discord:
     from transports.shared.checks import utc_now
 
     current, store = host.current, host.storage.store
-    options = _options(current.settings, host.given, host.environ)
     transport = Discord(
         replace(
-            options,
+            _options(current.settings, host.given, host.environ),
             roles=lambda: _roles_in(current.settings),
             commands=with_extensions(thread_commands(current.settings)),
             models=("default", *host.models),

@@ -21,10 +21,6 @@ def _guide(screen: Screen, _: Settings, __: str) -> None:
     )
 
 
-def _hello(settings: Settings) -> str:
-    return f"In Discord, in a channel it can see: @{settings.name} hello"
-
-
 TOKEN = "a Discord bot token"  # noqa: S105 - its name
 
 SETUP = PlatformSetup(
@@ -42,5 +38,5 @@ SETUP = PlatformSetup(
         "in Discord, Settings > Advanced > Developer Mode on, then your picture > Copy User ID",
         "everyone in its servers",
     ),
-    hello=_hello,
+    hello=lambda settings: f"In Discord, in a channel it can see: @{settings.name} hello",
 )

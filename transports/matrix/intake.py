@@ -92,8 +92,7 @@ class Intake:
             answer = await self._api.sync(since, full=full)
             connected()
             try:
-                locked = await self._take(answer, since)
-                await self._state.change(partial(_moved, answer.next_batch, locked))
+                await self._state.change(partial(_moved, answer.next_batch, await self._take(answer, since)))
             except StoreUnavailable as error:  # all of it comes again
                 raise TransportUnavailable(f"an event cannot be stored: {error}") from error
             await self._api.exchange_keys()

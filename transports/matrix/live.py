@@ -129,8 +129,7 @@ class LiveDraft:
         """Show what is new, and return how long to wait before the next edit."""
         now = self._waiting or self._tools.words
         text = self._text.strip() and render.pages(self._text)[0]
-        parts = text, self._stages, now and f"*{render.plain(now)}…*"
-        page = "\n\n".join(filter(None, parts))
+        page = "\n\n".join(filter(None, (text, self._stages, now and f"*{render.plain(now)}…*")))
         if page in ("", self._shown):
             return EVERY_S
         self._sent = True

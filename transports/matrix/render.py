@@ -58,8 +58,7 @@ def edit(event: str, new: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of an event that replaces that of another one."""
     replaced = {name: value for name, value in new.items() if name != "m.relates_to"}
     shown = {"msgtype": new["msgtype"], "body": f"* {new['body'][:FALLBACK]}", "m.mentions": {}}
-    related = {"rel_type": "m.replace", "event_id": event}
-    return {**shown, "m.new_content": replaced, "m.relates_to": related}
+    return {**shown, "m.new_content": replaced, "m.relates_to": {"rel_type": "m.replace", "event_id": event}}
 
 
 def html(text: str, links: Collection[str] = ()) -> str:

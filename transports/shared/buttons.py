@@ -96,8 +96,7 @@ class Presses(Generic[P]):
         A second press of a button by the same person is the same message, but for one that came to nothing: that
         is a new one. *click* is different for each press.
         """
-        outcome = await take(self._add(press, press.incoming))
-        if outcome is not None:
+        if (outcome := await take(self._add(press, press.incoming))) is not None:
             self._pressed.pop(press.incoming.id, None)  # nothing more is told of it
         if outcome in CARRIED_OUT:
             return self._has_to_go(press)
@@ -109,8 +108,7 @@ class Presses(Generic[P]):
         """Return the press whose buttons go with this event, once."""
         if not isinstance(event, Taken | TurnSettled) or (press := self._pressed.get(message_id)) is None:
             return None
-        answers = press.incoming.text.startswith(ANSWERS)
-        if answers and isinstance(event, Taken):
+        if (answers := press.incoming.text.startswith(ANSWERS)) and isinstance(event, Taken):
             return None
         del self._pressed[message_id]
         accepted = answers or isinstance(event, Taken) or event.outcome == "answered"

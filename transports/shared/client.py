@@ -257,8 +257,7 @@ class Client(ABC, Generic[S, A, C]):
         if isinstance(event, TurnSettled):
             decision = "" if event.outcome == "withdrawn" else UNDECIDED
             for question in posting.questions.pop_all_of(message_key(thread, message_id)):
-                close = partial(posting.close_question, question, decision)
-                soon(partial(retry_cleanup, close, thread))
+                soon(partial(retry_cleanup, partial(posting.close_question, question, decision), thread))
         connection.follow_up(thread, message_id, event)
         if press := connection.presses.pop_over(message_id, event):
             soon(partial(retry_cleanup, partial(connection.retire, press), thread))
@@ -268,8 +267,7 @@ class Client(ABC, Generic[S, A, C]):
         """See `Transport.earlier`."""
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
-        connection = await self._connect()
-        await connection.posting.attach(thread, key, file, name)
+        await (await self._connect()).posting.attach(thread, key, file, name)
 
     @abstractmethod
     def _open_api(self) -> AbstractAsyncContextManager[A]:

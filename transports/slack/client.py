@@ -145,8 +145,7 @@ class _Connection(Connection[WebApi]):
 
     def _note_leftovers(self, thread: ThreadId, message_id: str, *, again: bool) -> None:
         """Note that a thread may hold an unfinished message, which would look like a second answer."""
-        since = since_of(message_key(thread, message_id))
-        if since and thread.root:
+        if (since := since_of(message_key(thread, message_id))) and thread.root:
             leftovers = self.leftovers.setdefault(thread, _Leftovers(since))
             leftovers.since, leftovers.again = (
                 min(leftovers.since, since, key=instant),

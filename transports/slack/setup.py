@@ -75,10 +75,6 @@ def _open(screen: Screen, url: str) -> None:
         click.launch(url)
 
 
-def _hello(settings: Settings) -> str:
-    return f"In Slack: /invite @{settings.name} in a channel, then @{settings.name} hello"
-
-
 BOT, APP = "a Slack bot token", "a Slack app token"
 
 SETUP = PlatformSetup(
@@ -102,5 +98,5 @@ SETUP = PlatformSetup(
         "in Slack, your picture > Profile > ⋮ > Copy member ID",
         "everyone in the workspace",
     ),
-    hello=_hello,
+    hello=lambda settings: f"In Slack: /invite @{settings.name} in a channel, then @{settings.name} hello",
 )

@@ -48,8 +48,7 @@ class CachedFile:
             about = self._path.stat()
             if state_of(about) != known:
                 # A file that is written in place keeps its inode; a file that replaces it is complete.
-                in_place = known is not None and known[0] == about.st_ino
-                self._last = self._load(about, in_place=in_place)
+                self._last = self._load(about, in_place=known is not None and known[0] == about.st_ino)
         except FileNotFoundError:
             self._last = None, ""
         except (OSError, Unreadable) as error:

@@ -383,8 +383,7 @@ def _length(request: Request, messages: Sequence[Message]) -> int:
 def _last_step(messages: Sequence[Message], current: str) -> int:
     """Return the index where the last step of the current turn begins; only messages before it are shortened."""
     start = _start(messages, current)
-    steps = (place for place in range(len(messages) - 1, start, -1) if messages[place].calls)
-    return next(steps, start)
+    return next((place for place in range(len(messages) - 1, start, -1) if messages[place].calls), start)
 
 
 def _ids(turn: Turn) -> dict[str, str]:

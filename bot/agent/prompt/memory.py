@@ -141,8 +141,7 @@ class Memory:
                 f"A note has 1 to {LONGEST} characters; this has {len(cleaned)}.",
                 suggestion="Say it in fewer words, or in several notes.",
             )
-        day = self._now().date().isoformat()
-        add = partial(_add, scope=scope, text=cleaned, day=day, user=user)
+        add = partial(_add, scope=scope, text=cleaned, day=self._now().date().isoformat(), user=user)
         try:
             note = await self._store.change(memory_paths(thread)[scope], add)
         except OSError as error:
@@ -230,8 +229,7 @@ def _describe_note(note: Note) -> str:
 
 def changed_memory(memory: str, conversation: Sequence[Message]) -> str:
     """Return the parts of *memory* that are new to the conversation, worded for the model; blank if none are."""
-    told = known(conversation, _sections_told)
-    if not told:
+    if not (told := known(conversation, _sections_told)):
         return memory
     now = _parse_sections(memory)
     now |= {title: NOTHING_MORE for title in told if title not in now}

@@ -63,8 +63,7 @@ def _repaired(messages: Sequence[Message]) -> list[Message]:
 
 def _answered(assistant: Message, following: list[Message]) -> list[Message]:
     """Return the assistant's message, one message with its results in order, and the rest of what people said."""
-    calls = assistant.calls
-    if not calls:
+    if not (calls := assistant.calls):
         return [assistant, *_without_results(*following)]
     if following and _matches(calls, following[0]):
         return [assistant, following[0], *_without_results(*following[1:])]

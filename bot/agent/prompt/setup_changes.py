@@ -88,5 +88,4 @@ def changes(old: ModelSetup, new: ModelSetup) -> str:
 
 def missed_tools(old: ModelSetup, new: ModelSetup, messages: Sequence[Message]) -> list[str]:
     """Return the tools that the model has used in this conversation and does not have any more."""
-    gone = old.tools - new.tools
-    return sorted({call.name for message in messages for call in message.calls} & gone)
+    return sorted({call.name for message in messages for call in message.calls} & (old.tools - new.tools))

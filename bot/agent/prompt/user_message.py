@@ -113,8 +113,7 @@ class UserMessages:
         """
         files = await self._files(turn, incoming)
         _note_told(turn, files)
-        above = await self._lines_above(turn, incoming, files)
-        return await self._build(turn, incoming, above, files)
+        return await self._build(turn, incoming, await self._lines_above(turn, incoming, files), files)
 
     async def _build(self, turn: Turn, incoming: Incoming, above: _Above, files: Sequence[File]) -> Message:
         memory = changed_memory(await self.read_memory(incoming.thread), turn.messages)

@@ -48,8 +48,7 @@ def restore(
         )
     with lock_data_folder(data):
         finish(data)
-        there = replaced_files(data)
-        if there and not force:
+        if (there := replaced_files(data)) and not force:
             raise RestoreRefused(
                 f"{data} is not empty ({', '.join(there[:3])}{', …' if there[3:] else ''}). With --force its files "
                 "are put aside, not deleted; or name another folder with --data."

@@ -331,8 +331,7 @@ def _whole_lines(fd: int, size: int) -> int:
     end = size
     while end > 0:
         start = max(0, end - TAIL)
-        last = os.pread(fd, end - start, start).rfind(b"\n")
-        if last >= 0:
+        if (last := os.pread(fd, end - start, start).rfind(b"\n")) >= 0:
             return start + last + 1
         end = start
     return 0

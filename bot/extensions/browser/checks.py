@@ -8,8 +8,7 @@ from transports.shared.checks import Finding
 
 
 async def check_browser(context: Context) -> Findings:
-    why = await context.offload(unavailable)
-    if not why:
+    if not (why := await context.offload(unavailable)):
         yield Finding("browser", "ok", "Chromium is installed")
         return
     meaning = "Pages are read without a browser, so pages built by scripts are empty."

@@ -216,8 +216,7 @@ def _parent(pid: int) -> int:
 def _kill_group(pid: int) -> None:
     """Kill *pid* and all that it leads, if it still runs. Never this process's own group."""
     with suppress(ProcessLookupError, PermissionError):
-        group = os.getpgid(pid)
-        if group != os.getpgid(0):
+        if (group := os.getpgid(pid)) != os.getpgid(0):
             os.killpg(group, signal.SIGKILL)
 
 

@@ -102,8 +102,7 @@ class Proxy:
             request = await client.receive()
         if not isinstance(request, h11.Request):
             return
-        visit = self._authenticate(request.headers)
-        if visit is None:
+        if (visit := self._authenticate(request.headers)) is None:
             await _answer(client, 407, (b"Proxy-Authenticate", b'Basic realm="egress"'))
             return
         try:

@@ -68,8 +68,7 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
 def _print_place(settings: Settings, place: str, person: str, *, as_json: bool) -> None:
     from bot.extensions.doctor.effective_settings import place_of, report, table
 
-    where = place_of(place, person)
-    if where is None:
+    if (where := place_of(place, person)) is None:
         raise click.UsageError(
             f"--for {place}: write slack:TEAM or slack:TEAM:CHANNEL, or discord:GUILD or discord:GUILD:CHANNEL."
         )

@@ -159,8 +159,7 @@ def _space(data: Path) -> Result:
 
 
 def _filesystem(data: Path) -> Result:
-    kind = filesystem(data, _mounts())
-    if kind in FILESYSTEMS:
+    if (kind := filesystem(data, _mounts())) in FILESYSTEMS:
         what, meaning, fix = FILESYSTEMS[kind]
         return "warn", f"{kind}: {what}", meaning, fix
     return "ok", kind or "unknown on this system"

@@ -125,8 +125,7 @@ def _journal(summary: JournalSummary, *, running: bool) -> Finding:
 
 
 def _sidecars(data: Path) -> Finding:
-    files = list(_broken(data))
-    if not files:
+    if not (files := list(_broken(data))):
         return Finding("data.damage", "ok", "no damaged lines")
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     found = f"damaged lines were put aside: {files[0].relative_to(data)}{more}"

@@ -73,12 +73,9 @@ async def _run(options: DoctorOptions, environ: Mapping[str, str]) -> int:
                 checks, context, lambda finding: screen.tell(mask_finding(finding, context)), waiting
             )
         screen.done(findings, time.monotonic() - began)
-    written = True
-    if options.bundle:
-        written = await context.offload(_write_bundle, context, findings, options.bundle)
-    if fault:
-        return EX_CONFIG
-    return int(not written or any(finding.state == "fail" for finding in findings))
+    bundle = options.bundle
+    written = await context.offload(_write_bundle, context, findings, bundle) if bundle else True
+    return EX_CONFIG if fault else int(not written or any(finding.state == "fail" for finding in findings))
 
 
 def mask_finding(finding: Finding, context: Context) -> Finding:
@@ -94,9 +91,8 @@ def _context(options: DoctorOptions, environ: Mapping[str, str]) -> tuple[Contex
     except ConfigInvalid as error:
         fault = str(error)
         loaded = load(None, environ=environ)
-    settings = loaded.settings
-    if options.data:
-        settings = settings.model_copy(update={"data": options.data.absolute()})
+    data = {"data": options.data.absolute()} if options.data else {}
+    settings = loaded.settings.model_copy(update=data)
     mask = Masker(secrets_of(settings, loaded.environ))
     return Context(settings, loaded.environ, file, options.offline, options.post_in, mask=mask), fault
 
@@ -136,8 +132,7 @@ def checks_without_settings(fault: str, context: Context) -> list[Check]:
 async def _apply_fixes(context: Context) -> None:
     from bot.extensions.doctor.fixes import apply_fixes
 
-    done = await context.offload(lambda: list(apply_fixes(context)))
-    for line in done or ["nothing to fix"]:
+    for line in await context.offload(lambda: list(apply_fixes(context))) or ["nothing to fix"]:
         click.echo(context.mask(f"fix: {line}"), err=True)
 
 

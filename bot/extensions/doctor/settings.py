@@ -32,8 +32,7 @@ def unreadable(faults: str) -> Finding:
 
 
 def _settings(context: Context) -> Finding:
-    file = context.settings_file
-    if file is None:
+    if (file := context.settings_file) is None:
         return Finding("settings", "ok", "no settings.json here: all settings have their defaults")
     if missing := unknown_skills(context.settings):
         found, fix = "; ".join(missing[:MOST_NAMED]), "Correct these names, or take them out."
@@ -71,8 +70,7 @@ def _unread(fault: str, context: Context) -> Finding:
 
 
 def _network(context: Context) -> list[Finding]:
-    faults = network_faults(context.environ, context.settings.ca_file)
-    parts = (fault.partition(". ") for fault in faults)
+    parts = (fault.partition(". ") for fault in network_faults(context.environ, context.settings.ca_file))
     meaning = "The bot does not start (exit code 78)."
     return [Finding("network", "fail", found, meaning, f"{fix or 'Correct it'}.") for found, _, fix in parts]
 

@@ -79,8 +79,7 @@ class Attach:
 def _open(stack: ExitStack, workspace: Path, path: str) -> tuple[int, int]:
     """Open the file until *stack* is closed; return its descriptor and its size."""
     fd = stack.enter_context(open_path(workspace, path, FILE))
-    size = require_regular(fd, "posted").st_size
-    if size > MAX_ATTACHED:
+    if (size := require_regular(fd, "posted").st_size) > MAX_ATTACHED:
         limit = MAX_ATTACHED // 1_000_000
         raise ToolInvalidInput(f"The file is larger than {limit} MB.", suggestion="Make a smaller one.")
     return fd, size

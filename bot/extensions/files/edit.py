@@ -91,8 +91,7 @@ def replace_text(data: bytes, old: bytes, new: bytes, *, everywhere: bool) -> Ed
     """Replace *old* by *new*, with CRLF in both if the file's lines end so; raises `ToolInvalidInput`."""
     if old not in data and b"\r\n" in data and b"\r" not in old:
         old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-    offsets = list(islice(_offsets(data, old), MAX_MATCHES + 1))
-    if not offsets:
+    if not (offsets := list(islice(_offsets(data, old), MAX_MATCHES + 1))):
         raise ToolInvalidInput(
             "The text does not occur in the file.",
             suggestion="Read the file and copy the text exactly, with all its spaces.",

@@ -120,14 +120,12 @@ def _line_start(fd: int, line: int) -> int:
     """Return the byte at which the *line* begins, counted from 1."""
     at, missing = 0, line - 1
     while missing:
-        chunk = os.pread(fd, CHUNK, at)
-        if not chunk:
+        if not (chunk := os.pread(fd, CHUNK, at)):
             lines = line - 1 - missing + (os.pread(fd, 1, max(0, at - 1)) not in (b"", b"\n"))
             raise ToolInvalidInput(f"The file has only {lines} lines.", suggestion="Start earlier.")
         if at >= MAX_SEEK:
             raise ToolInvalidInput("The line is too far down.", suggestion="Use offset 1 and skip bytes.")
-        count = chunk.count(b"\n")
-        if count >= missing:
+        if (count := chunk.count(b"\n")) >= missing:
             return at + _lines_end(chunk, missing)
         at, missing = at + len(chunk), missing - count
     return 0

@@ -79,8 +79,7 @@ class SearchFiles:
         assert isinstance(arguments, SearchArguments)
         findings, workspace = _Findings(), context.workspace
         outside = await self.offload(origin, workspace)
-        deadline = min(context.deadline, anyio.current_time() + TIMEOUT_S)
-        with anyio.CancelScope(deadline=deadline) as scope:
+        with anyio.CancelScope(deadline=min(context.deadline, anyio.current_time() + TIMEOUT_S)) as scope:
             await self._search(arguments, workspace, findings)
         if scope.cancelled_caught:
             raise ToolTimeout(
@@ -93,8 +92,7 @@ class SearchFiles:
 
     async def _search(self, arguments: SearchArguments, workspace: Path, findings: _Findings) -> None:
         for file in await self.offload(_list_files, workspace, arguments, findings):
-            data = await self.offload(_read_text, workspace, file, findings)
-            if data is None:
+            if (data := await self.offload(_read_text, workspace, file, findings)) is None:
                 continue
             findings.searched += 1
             room = MAX_MATCHES - len(findings.matches)
@@ -123,8 +121,7 @@ def _matches(path: str, data: bytes, arguments: SearchArguments, room: int) -> l
 
 def _list_files(workspace: Path, arguments: SearchArguments, findings: _Findings) -> list[FileEntry]:
     """Return the files to search, with their paths in the workspace."""
-    top = path_parts(arguments.path)
-    if not top and not workspace.exists():
+    if not (top := path_parts(arguments.path)) and not workspace.exists():
         return []
     with open_path(workspace, arguments.path, FILE) as fd:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):

@@ -89,8 +89,7 @@ def _offer(name: str, listing: Listing, took_s: float) -> Finding:
     meaning = (
         "The model cannot use what is left out, and does not know all arguments of what is offered with less."
     )
-    fix = "Ask the author of the server."
-    return Finding(name, "warn", clean(found), meaning, fix, tuple(names))
+    return Finding(name, "warn", clean(found), meaning, "Ask the author of the server.", tuple(names))
 
 
 async def _discard(_name: str, _listing: Listing) -> None:

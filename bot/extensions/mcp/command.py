@@ -131,8 +131,7 @@ def _check(loaded: Loaded, name: str, person: str = "") -> None:
     from bot.extensions.mcp.settings import MCP_SERVERS
 
     servers = MCP_SERVERS.of(loaded.settings)
-    server = servers.get(name)
-    if server is None:
+    if (server := servers.get(name)) is None:
         known = ", ".join(sorted(servers)) or "none"
         refuse(f"mcp_servers: no server is called {name!r}; there is {known}.")
     if server.oauth is None:

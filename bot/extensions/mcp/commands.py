@@ -95,8 +95,7 @@ class McpCommands:
 
         The sign-in that the address belongs to goes on. Raises `StoreUnavailable`.
         """
-        address = _addresses(self.configured)
-        if address is None or not isinstance(event, Incoming | Edited):
+        if (address := _addresses(self.configured)) is None or not isinstance(event, Incoming | Edited):
             return event
         if address.search(event.quoted):
             event = replace(event, quoted=address.sub(HIDDEN, event.quoted))

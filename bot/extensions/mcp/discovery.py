@@ -41,8 +41,7 @@ async def find_authorization_server(url: str, guard: Guard) -> tuple[str, str]:
 async def _issuer(requests: httpx2.AsyncClient, named: str | None, url: str) -> str | None:
     """Return the authorization server that the server names; None if it names none, so it may be one itself."""
     for place in build_protected_resource_metadata_discovery_urls(named, url):
-        found = await handle_protected_resource_response(await requests.get(place))
-        if found:
+        if found := await handle_protected_resource_response(await requests.get(place)):
             return str(found.authorization_servers[0])
     return None
 

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bot.config.settings import Settings
 from bot.extensions.mcp.settings import MCP_SERVERS
 from bot.host.extension import Extension, Host, Running, ThreadCommand
 
@@ -25,8 +24,7 @@ COMMAND = ThreadCommand(
 
 @asynccontextmanager
 async def _open(host: Host) -> AsyncIterator[Running | None]:
-    configured = MCP_SERVERS.of(host.settings)
-    if not configured:
+    if not (configured := MCP_SERVERS.of(host.settings)):
         yield None
         return
     from bot.extensions.mcp.commands import McpCommands  # noqa: PLC0415 - only where there are any
@@ -70,10 +68,6 @@ def _checks(context: Context) -> Sequence[Check]:
     return mcp_checks(context)
 
 
-def _groups(settings: Settings) -> Sequence[str]:
-    return [*MCP_SERVERS.of(settings)]
-
-
 extension = Extension(
     "mcp",
     "gives the model the tools, prompts and resources of MCP servers",
@@ -82,5 +76,5 @@ extension = Extension(
     thread_commands=(COMMAND,),
     open=_open,
     checks=_checks,
-    groups=_groups,
+    groups=lambda settings: [*MCP_SERVERS.of(settings)],
 )

@@ -138,8 +138,7 @@ class Auth(OAuthClientProvider):
         context.oauth_metadata = OAuthMetadata.model_validate(known.metadata) if known.metadata else None
         if known.resource:
             context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(known.resource)
-            servers = context.protected_resource_metadata.authorization_servers
-            context.auth_server_url = str(servers[0])
+            context.auth_server_url = str(context.protected_resource_metadata.authorization_servers[0])
 
     async def async_auth_flow(
         self, request: httpx2.Request
@@ -206,12 +205,11 @@ async def make_auth(
     redirect = AnyUrl(redirect_uri(settings))
     client = None
     if settings.client_id:
-        method = "client_secret_post" if secret else "none"
         client = OAuthClientInformationFull(
             client_id=settings.client_id,
             client_secret=secret,
             redirect_uris=[redirect],
-            token_endpoint_auth_method=method,
+            token_endpoint_auth_method="client_secret_post" if secret else "none",
         )
     known = Credentials() if show else await store.read(url, person)
     storage = _Storage(store, url, person, client, fresh=show is not None)

@@ -96,8 +96,7 @@ class References:
             for message in result.messages
             if message.content.type == "text"
         ]
-        text = _limited("\n\n".join(parts), server)
-        if not text:
+        if not (text := _limited("\n\n".join(parts), server)):
             raise Unusable(f"The prompt {head} has no text.")
         heading = (
             f"(This is the prompt `{clean(wanted)}` of the {server.origin}. I ask you to do what it says.)"

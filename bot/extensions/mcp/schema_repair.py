@@ -139,8 +139,7 @@ def _repair(sent: Schema, depth: int, *, texts: bool) -> Repaired:
 
 def _is_of_object(sent: Schema) -> bool:
     kinds = sent.get("type")
-    names = kinds if isinstance(kinds, list) else [kinds]
-    known = [_type_name(name) for name in names]
+    known = [_type_name(name) for name in (kinds if isinstance(kinds, list) else [kinds])]
     return kinds is None or "object" in known or not any(known)
 
 

@@ -58,7 +58,7 @@ class StoredListings(JsonState):
     servers: dict[str, Listing] = Field(default_factory=dict)
 
 
-async def _tell_nobody(_server: str) -> None:
+async def _tell_nobody(*_: object) -> None:
     pass
 
 
@@ -148,14 +148,10 @@ async def open_sign_ins(
     """Yield the sign-ins alone, for a command beside a running bot. What a server lists is left to the bot."""
     credentials = CredentialStore(states, lambda _: None)
     offload, private = anyio.to_thread.run_sync, settings.tools.private_hosts
-    make = _Maker(MCP_SERVERS.of(settings), environ, credentials, offload, mask, _ignore_list, private)
+    make = _Maker(MCP_SERVERS.of(settings), environ, credentials, offload, mask, _tell_nobody, private)
     async with anyio.create_task_group() as tasks:
         yield SignIns(tasks, make.account, make.signing_in)
         tasks.cancel_scope.cancel()
-
-
-async def _ignore_list(_name: str, _listing: Listing) -> None:
-    pass
 
 
 @asynccontextmanager
@@ -197,10 +193,9 @@ async def open_servers(
         await _learn([server for server in shared if server.name not in store.known], learn_s)
 
         def tools_of(listings: Mapping[str, Listing], others: Collection[str] = ()) -> list[McpTool]:
-            named = assign_names([*listings.items()], others)
             tools = [
                 make_tool(servers[name], ours, tool, save, store.news(name, tool))
-                for ours, name, tool in named
+                for ours, name, tool in assign_names([*listings.items()], others)
             ]
             if (beyond := sum(len(listing.tools) for listing in listings.values()) - len(tools)) > 0:
                 log.warning("mcp.too_many: %d tools left out: all of them may have %d", beyond, MAX_ALL)

@@ -97,8 +97,7 @@ class McpSession:
             params = types.PaginatedRequestParams(cursor=cursor)
             page = await self._ask(self._session.list_tools(params=params), types.ListToolsResult(tools=[]))
             tools += [RawTool(t.name, t.description or "", sent_schema(t.input_schema)) for t in page.tools]
-            cursor = page.next_cursor
-            if not cursor or len(tools) >= MAX_LISTED:
+            if not (cursor := page.next_cursor) or len(tools) >= MAX_LISTED:
                 break
         nameless = min(self._received.nameless, MAX_LISTED)
         return [*tools[:MAX_LISTED], *[RawTool("", "", None)] * nameless]
@@ -150,8 +149,7 @@ class McpSession:
                 self._session.list_prompts(params=params), types.ListPromptsResult(prompts=[])
             )
             found += page.prompts
-            cursor = page.next_cursor
-            if not cursor or len(found) >= MAX_NAMED:
+            if not (cursor := page.next_cursor) or len(found) >= MAX_NAMED:
                 break
         return found[:MAX_NAMED]
 

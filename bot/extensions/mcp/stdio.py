@@ -63,8 +63,7 @@ async def stdio(
 
     Raises `ConnectionLost`, maybe within an exception group, if it cannot be started or ends.
     """
-    program = shutil.which(command, path=env.get("PATH"))
-    if program is None:
+    if (program := shutil.which(command, path=env.get("PATH"))) is None:
         raise ConnectionLost("its program was not found")
     with ExitStack() as ours:
         child = await _start(program, args, env, ours)

@@ -132,8 +132,7 @@ def check_tools(raw: Iterable[RawTool], digest: str = "", mask: Callable[[str], 
     for tool in sorted(raw, key=lambda tool: tool.name):
         name = truncate(clean(tool.name[:MAX_READ]), 80, mask) or "(a tool without a name)"
         work -= len(json.dumps(tool.parameters))
-        problem = _problem(tool, tools)
-        if not problem and work < 0:
+        if not (problem := _problem(tool, tools)) and work < 0:
             problem = f"its server's schemas are longer than {MAX_WORK:,} characters"
         if not problem:
             repaired = repair_schema(tool.parameters)

@@ -92,8 +92,7 @@ class PlayCommands:
         return wording.listing([entry.playbook for entry in entries if entry.playbook], problems)
 
     async def _direct(self, incoming: Incoming, verb: str, stage: str) -> str:
-        run = self.runs.of(incoming.thread)
-        if run is None:
+        if (run := self.runs.of(incoming.thread)) is None:
             return wording.NOT_HERE
         if verb == "status":
             return wording.status(run, playing=self.is_playing(incoming.thread))

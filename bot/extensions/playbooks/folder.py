@@ -66,8 +66,7 @@ class Library:
             return []  # the doctor looks at the folder's rights
 
     def _read(self, file_name: str) -> Entry:
-        name = file_name.rpartition(".")[0]
-        if not NAME.fullmatch(name):
+        if not NAME.fullmatch(file_name.rpartition(".")[0]):
             fault = "must be named with small letters, digits, - and _, at most 40 of them"
             return Entry(ascii(file_name[:60])[1:-1], None, (fault,))
         if changeable(self._folder) or changeable(self._folder / file_name):

@@ -101,8 +101,7 @@ def _check_faults(check: Check, here: Place) -> Iterator[Fault]:
 
 
 def _schema_faults(stage: Stage, here: Place) -> Iterator[Fault]:
-    schema = stage.assert_.schema_
-    if schema is None:
+    if (schema := stage.assert_.schema_) is None:
         if stage.next.value:
             yield (*here, "next", "value"), "needs a result with fields: give the stage an assert.schema"
         return

@@ -104,9 +104,7 @@ class Player:
         if before and before.state == "parked":
             return f"{before.playbook.name} waits here. First say {wording.CONTROLS}."
         playbook = await self.offload(self.playbooks.find, name)
-        if isinstance(playbook, str):
-            return playbook
-        return new_run(turn, playbook, words)
+        return playbook if isinstance(playbook, str) else new_run(turn, playbook, words)
 
     async def _directed(self, turn: Turn, before: Run | None, verb: str, stage: str) -> Run | str:
         """Return a run that was stopped, parked or ended, where a person wants it to go on."""
@@ -175,8 +173,7 @@ class Player:
 
         Nothing else reminds of a parked run: its return waits for a disk that refuses.
         """
-        later = partial(self.return_later, run)
-        until = await retry_until_stored(later) if run.state == "parked" else None
+        until = await retry_until_stored(partial(self.return_later, run)) if run.state == "parked" else None
         text = wording.outcome(run, until)
         await turn.tell(wording.stages_of(run, playing=False))
         turn.add(user_message(turn.incoming))
@@ -233,8 +230,7 @@ async def _follow(attempt: StageAttempt) -> Run:
 async def _pause(turn: Turn, run: Run) -> None:
     """Wait before another attempt, without a slot."""
     if seconds := pause_s(run):
-        attempts = run.current.retry.attempts
-        await turn.tell(Waiting("before the next attempt", seconds, run.attempt, attempts))
+        await turn.tell(Waiting("before the next attempt", seconds, run.attempt, run.current.retry.attempts))
         await anyio.sleep(seconds)
         await turn.tell(Resumed())
 

@@ -134,12 +134,11 @@ class _Returns:
 
     async def add(self, run: Run) -> datetime | None:
         """Let a parked run come back, and return when; None if there are too many schedules."""
-        at = due(self.schedules.now(), run.current.retry.later_s)
         schedule = Schedule(
             thread=run.thread,
             author=run.asker,
             text=f"/play retry {run.stage}",
-            next_at=at,
+            next_at=due(self.schedules.now(), run.current.retry.later_s),
             source=_source(run),
             play=True,
         )

@@ -74,12 +74,10 @@ def _stage_faults(stage: Stage, known: Known) -> Iterator[Fault]:
 def _tool_fault(tool: str, known: Known) -> str:
     """Return why there is no such tool, or a blank. Which tools a server has is known only while it runs."""
     if FOREIGN in tool:
-        server = tool.partition(FOREIGN)[0]
-        if server in known.servers:
+        if (server := tool.partition(FOREIGN)[0]) in known.servers:
             return ""
         return f'a tool of the MCP server "{server}", and there is none; {nearest(server, known.servers)}'
-    group = _GROUPS.get(tool)
-    if group is None:
+    if (group := _GROUPS.get(tool)) is None:
         return f'there is no tool "{tool}"; {nearest(tool, _GROUPS)}'
     return "" if group in known.enabled else f'the tool "{tool}": add "{group}" to tools.enabled'
 

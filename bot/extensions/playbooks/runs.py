@@ -182,8 +182,7 @@ class Runs:
 
 def _with_room(runs: dict[str, Run], newest: str, oldest: str) -> dict[str, Run]:
     """Return the runs without the oldest of those that are over or left alone, if there are too many."""
-    surplus = len(runs) - MOST_RUNS
-    if surplus <= 0:
+    if (surplus := len(runs) - MOST_RUNS) <= 0:
         return runs
     over = sorted(
         (run for run in runs.values() if run.thread != newest and (run.over or run.taken_at < oldest)),

@@ -132,8 +132,7 @@ class StageAttempt:
 
     async def _check(self, one: Check, number: int, result: Result) -> None:
         """Make one check, unless it held before the process ended. Raises `StageFailed`."""
-        name = f"{self.run.visit_id}.{number}"
-        if name not in self.run.answers:
+        if (name := f"{self.run.visit_id}.{number}") not in self.run.answers:
             if one.file is not None:
                 await self._file(one.file)
                 return
@@ -157,8 +156,7 @@ class StageAttempt:
         """Run a command in the sandbox, if the rules or a person allow it. Raises `StageFailed`."""
         assert one.command is not None
         done = await self._use("shell", f"check-{name}", command=one.command)
-        code = exit_code_of(done)
-        if code is None:
+        if (code := exit_code_of(done)) is None:
             raise StageFailed(failure_of("shell", done))
         if code != one.exit_code:
             command = " ".join(one.command.split())[:200]
@@ -216,8 +214,7 @@ def failure_from(error: BotError) -> Failure:
     """Return an error of the model, or of its limits, as the failure of the stage."""
     kind: FailureType = next((name for one, name in _TYPES if isinstance(error, one)), "unknown")
     told = str(error) if isinstance(error, SchemaMismatch) else friendly(error)
-    left = recoverable(error.code, error.ways)
-    return Failure(type=kind, message=told[:LONGEST_MESSAGE], recoverable=left)
+    return Failure(type=kind, message=told[:LONGEST_MESSAGE], recoverable=recoverable(error.code, error.ways))
 
 
 def without_attempts(messages: Sequence[Message], prefix: str) -> list[Message]:

@@ -49,9 +49,7 @@ def passed(run: Run, result: Result, errors: tuple[Failure, ...] = ()) -> Run:
         return failed(run, failure, errors)
     run = run.model_copy(update={"results": {**run.results, stage.name: result}})
     target = _case(stage, result.value) or stage.next.success or run.playbook.following(stage.name)
-    if _may_enter(run, target):
-        return _leave(run, "passed", target)
-    return _unrecoverable(run, NO_VISIT, ())
+    return _leave(run, "passed", target) if _may_enter(run, target) else _unrecoverable(run, NO_VISIT, ())
 
 
 def failed(run: Run, failure: Failure, errors: tuple[Failure, ...] = ()) -> Run:

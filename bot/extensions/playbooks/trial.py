@@ -35,9 +35,8 @@ async def try_playbook(playbook: Playbook, words: str) -> int:
         question = OneQuestion(f"/play {playbook.name} {words}".strip(), THREAD, yes=True)
         console = Console(session="try", attached=data / "attached", question=question)
         configure_logging("error", "text", sys.stderr, secrets=())
-        tools = {"enabled": ["files", "shell", "memory"]}
         settings = Settings.model_validate_json(
-            json.dumps({"data": folder, "model": OFFLINE, "tools": tools})
+            json.dumps({"data": folder, "model": OFFLINE, "tools": {"enabled": ["files", "shell", "memory"]}})
         )
         await serve(settings, console)
         runs = RunsFile.model_validate_json((data / "playbooks.json").read_bytes()).runs

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from operator import is_
 
 from threads.delivery import retry_until_stored
-from threads.errors import Fenced, StoreUnavailable
+from threads.errors import Fenced
 from threads.model import Message, ThreadId
 from threads.store.checksummed_lines import encode, read_records
 from threads.store.context import Line, Loaded, line_adapter
 
 from .journal import PostgresJournal
-from .session import DatabaseSession
+from .session import DatabaseSession, as_unavailable
 
 LOAD = (
     "SELECT t.generation > 0, c.line::text FROM thread t LEFT JOIN context c ON c.thread = t.id "
@@ -40,10 +40,8 @@ class PostgresContext:
         return await retry_until_stored(self._load)
 
     async def _load(self) -> Loaded:
-        try:
+        with as_unavailable():
             rows = await self._reader.rows(LOAD, (str(self._thread),))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         lines, broken = read_records(
             line_adapter(), b"".join(f"{line}\n".encode() for _, line in rows if line)
         )
@@ -69,11 +67,9 @@ class PostgresContext:
     async def _turn_the_page(self, *, copied: bool, first: int = 0) -> None:
         thread, owned = str(self._thread), self._journal.owned.get(str(self._thread))
         epoch = owned.epoch if owned else -1
-        try:
+        with as_unavailable():
             [[done]] = await self._reader.rows(NEXT, (self._me(), thread, epoch, copied))
             if first:
                 await self._reader.rows(NOT_ARCHIVED, (thread, self._me(), epoch, first))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         if not done:
             raise Fenced(thread_id=str(self._thread))

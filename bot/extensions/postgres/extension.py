@@ -55,10 +55,9 @@ def _open(settings: Settings, environ: Mapping[str, str], resources: Resources) 
         now=resources.now,
         pool_dsn=pool_of(settings, environ),
     )
-    ledger = PostgresLedger(store.pool, lambda: store.worker.number, store.now, WorkerLost)
     return Storage(
         store,
-        ledger,
+        PostgresLedger(store.pool, lambda: store.worker.number, store.now, WorkerLost),
         store.states,
         store.memory,
         store.append_audit,

@@ -38,7 +38,7 @@ from threads.model import Deleted, Edited, FollowUp, Incoming, Outcome, StopRequ
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.group_commit import Batch, GroupWriter
 
-from .session import DatabaseSession, Pool, Row
+from .session import DatabaseSession, Pool, Row, as_unavailable
 
 log = logging.getLogger(__name__)
 
@@ -192,10 +192,8 @@ class PostgresJournal:
             await batch.done.wait()
         if self.ledger.knows(key):
             return True
-        try:
+        with as_unavailable():
             [[known]] = await self._reader.rows(KNOWN, (key, key))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return bool(known)
 
     async def receive(self, incoming: Incoming, per_minute: int | None = None) -> bool:
@@ -219,10 +217,8 @@ class PostgresJournal:
         outcome = self.ledger.outcome(key)
         if outcome is not None or self.ledger.aliases.get(key, key) in self.ledger.pending:
             return outcome
-        try:
+        with as_unavailable():
             rows = await self._reader.rows(OUTCOME, (key, key))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return next((outcome for (outcome,) in rows), None)
 
     async def forward(self, event: Edited | Deleted) -> bool:
@@ -232,31 +228,25 @@ class PostgresJournal:
         if thread in self.owned and self.ledger.knows(key):
             return False
         body = event_adapter().dump_json(event).decode()
-        try:
+        with as_unavailable():
             for (owner,) in await self._inbox.rows(MAIL, (body, key)):
                 await self._ring({thread: owner})
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return True
 
     async def stop_elsewhere(self, request: StopRequest) -> tuple[int, int]:
         if request.thread.root:
             return 0, 0  # this worker owns it, because the request is a message of that thread
         body = event_adapter().dump_json(request).decode()
-        try:
+        with as_unavailable():
             rows = await self._inbox.rows(STOP, (request.seq, str(request.thread), self._me(), body))
             await self._ring({thread: owner for thread, owner, *_ in rows})
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return sum(running for *_, running, _ in rows), sum(waiting for *_, waiting in rows)
 
     async def pending_elsewhere(self, place: ThreadId) -> tuple[int, int]:
         if place.root:
             return 0, 0
-        try:
+        with as_unavailable():
             [[running, waiting]] = await self._reader.rows(PENDING, (str(place), self._me()))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return running, waiting
 
     async def amend(self, edited: Edited) -> bool:
@@ -404,14 +394,12 @@ class PostgresJournal:
             rows = await self._inbox.rows(
                 RECEIVE, (me, [key for key, *_ in keys], threads, aliases, bodies, senders, limits)
             )
-            own = [(row[2], row[4]) for row in rows if row[3] == self._me()]
-            self.take(own, claimed=False)
+            self.take([(row[2], row[4]) for row in rows if row[3] == self._me()], claimed=False)
             for arrival, row in zip(arrivals, rows, strict=True):
                 _, arrival.new, thread, owner, epoch, seq, before, *marks = row
                 arrival.row = (seq, thread, arrival.received, None, None, None, None, *marks)
                 arrival.epoch, arrival.before = epoch if owner == self._me() else None, before or 0
-            foreign = {row[2]: row[3] for row in rows if row[1] and row[3] != self._me()}
-            await self._ring(foreign)
+            await self._ring({row[2]: row[3] for row in rows if row[1] and row[3] != self._me()})
         finally:
             for key in (key for some in keys for key in some):
                 self._receiving.pop(key, None)
@@ -559,10 +547,9 @@ def _conversations(changes: Iterable[Change]) -> tuple[list[str], list[int], lis
         for thread, tail in tails.items()
         for place, line in enumerate(tail.lines, tail.start)
     ]
-    starts = [tail.start for tail in tails.values()]
     return (
         list(tails),
-        starts,
+        [tail.start for tail in tails.values()],
         [one[0] for one in lines],
         [one[1] for one in lines],
         [one[2] for one in lines],

@@ -31,7 +31,7 @@ from bot.budget.budgets import (
     Warned,
     record_adapter,
 )
-from bot.extensions.postgres.session import DatabaseSession, Pool, Row, Together
+from bot.extensions.postgres.session import DatabaseSession, Pool, Row, Together, as_unavailable
 from bot.ports.model import Usage
 from threads.errors import StoreUnavailable, error_fields
 from threads.store.checksummed_lines import encode
@@ -89,10 +89,8 @@ class PostgresLedger:
         return self._now().date().isoformat()
 
     async def read(self, keys: Iterable[Key]) -> None:
-        try:
+        with as_unavailable():
             await self._reads.ask(keys)
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
 
     async def _read_all(self, asked: list[Iterable[Key]]) -> list[None]:
         self._take(await self._calls.rows(READ, _columns({key: None for keys in asked for key in keys})))
@@ -145,13 +143,11 @@ class PostgresLedger:
         return new
 
     async def append(self, record: Grant) -> None:
-        try:
+        with as_unavailable():
             line = await self._line(record)
             self._take(
                 await self._calls.rows(GRANT, (record.seq, record.scope, record.key, record.micros, line))
             )
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Self]:

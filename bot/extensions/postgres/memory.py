@@ -9,9 +9,8 @@ from typing import TypeVar
 from pydantic_core import from_json, to_json
 
 from threads.delivery import retry_until_stored
-from threads.errors import StoreUnavailable
 
-from .session import DatabaseSession, Pool, Together
+from .session import DatabaseSession, Pool, Together, as_unavailable
 from .states import REPLACE
 
 TRIES = 20
@@ -32,10 +31,8 @@ class PostgresMemory:
         """Return the texts. Waits for the server, because a turn needs it anyway."""
 
         async def try_read() -> list[str | None]:
-            try:
+            with as_unavailable("memory: "):
                 return [text for _, text in await self._read(paths)]
-            except OSError as error:
-                raise StoreUnavailable(f"memory: {error}") from error
 
         return await retry_until_stored(try_read)
 

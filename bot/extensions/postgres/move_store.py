@@ -57,9 +57,8 @@ def to_postgres(data: Path, dsn: str, counted: Counted) -> dict[str, int]:
     """
     with lock_data_folder(data):
         prepare(data)
-        journal = data / "journal.jsonl"
         FileJournal(
-            PosixDisk(), journal, offload=anyio.to_thread.run_sync, now=now
+            PosixDisk(), data / "journal.jsonl", offload=anyio.to_thread.run_sync, now=now
         ).open()  # damage goes aside
         reader = FileReader(data)
         with alone(dsn, counted) as tables:
@@ -253,8 +252,7 @@ def _write_all(tables: Tables, dsn: str, data: Path, counted: Counted) -> dict[s
         counts[what] = counts.get(what, 0) + _write(path, lines, counted)
 
     write("journal", data / "journal.jsonl", (line for (line,) in tables.stream(JOURNAL)))
-    reader = PostgresReader(dsn, data)
-    try:
+    with closing(PostgresReader(dsn, data)) as reader:
         for thread in reader.threads():
             folder = thread_folder(data, ThreadId.parse(thread.name))
             write("log", folder / "log.jsonl", (line.decode() for line in reader.log(thread)))
@@ -269,8 +267,6 @@ def _write_all(tables: Tables, dsn: str, data: Path, counted: Counted) -> dict[s
             if not log.stat().st_size:
                 log.unlink()
             os.utime(log if log.exists() else folder, (thread.changed_at, thread.changed_at))
-    finally:
-        reader.close()
     audit = (line for (line,) in tables.stream("SELECT line::text FROM audit ORDER BY id"))
     for day, lines in groupby(audit, lambda line: _at(line)[:10]):
         write("audit", data / "audit" / f"{day}.jsonl", lines)

@@ -227,14 +227,12 @@ class PostgresReader:
     def find(self, wanted: str) -> list[StoredThread]:
         if link := self._link(wanted):
             wanted = link[1]
-        exact = self._threads("t.id = %(id)s", id=wanted)
-        if exact:
+        if exact := self._threads("t.id = %(id)s", id=wanted):
             return exact
         last = wanted.rpartition(":")[2].rpartition("~")[2]
-        near = self._threads("strpos(t.id, %(last)s) > 0", last=last)
         return [
             one
-            for one in near
+            for one in self._threads("strpos(t.id, %(last)s) > 0", last=last)
             if wanted == one.path.name
             or (one.name.endswith(wanted) and ThreadId.parse(one.name).root == last)
         ]
@@ -316,8 +314,7 @@ class PostgresReader:
             return []
         since = f"{month}-01" if month else "-infinity"
         which = SPENDING.format(TURN if having else "true")
-        rows = self._stream(which, {"since": since, "names": _texts(having)})
-        return [(line.encode() for (line,) in rows)]
+        return [(line.encode() for (line,) in self._stream(which, {"since": since, "names": _texts(having)}))]
 
     def accounts(self) -> list[tuple[Any, ...]]:
         return self._rows(ACCOUNTS)

@@ -16,6 +16,7 @@ from psycopg.adapt import Dumper
 from psycopg.conninfo import make_conninfo
 
 from bot.ports.config_error import ConfigInvalid, StoreRefused
+from threads.errors import StoreUnavailable
 
 Row = tuple[Any, ...]
 """A row of a result. Each caller knows the columns that it asked for."""
@@ -159,6 +160,15 @@ def outages() -> Iterator[None]:
         raise outage(error, sqlstate) from error
     except TimeoutError as error:
         raise SessionLost(error or LATE) from error
+
+
+@contextmanager
+def as_unavailable(what: str = "") -> Iterator[None]:
+    """Raise `StoreUnavailable` in the block for an OSError; its text begins with *what*."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"{what}{error}") from error
 
 
 def address(dsn: str, **more: str) -> str:

@@ -48,12 +48,10 @@ class PostgresState(Generic[F]):
                     await self._refresh()
                     if sent and self.body == sent:  # the server was lost after it had stored the change
                         return
-                    value = function(self.value)
-                    if value is self.value:
+                    if (value := function(self.value)) is self.value:
                         return
                     sent = value.model_dump_json()
-                    rows = await self._session.rows(REPLACE, (self.name, self.rev, sent))
-                    if rows:
+                    if rows := await self._session.rows(REPLACE, (self.name, self.rev, sent)):
                         self.take(rows[0][0], sent)
                         await self._changed()
                         return
@@ -85,8 +83,7 @@ class PostgresStates:
 
     async def refresh(self) -> None:
         """Read the values that other workers have changed. Raises OSError and `NewerSchema`."""
-        states = list(self._states.values())
-        if states:
+        if states := list(self._states.values()):
             values = ([state.name for state in states], [state.rev for state in states])
             for name, rev, body in await self._session.rows(NEWER, values):
                 if rev > self._states[name].rev:

@@ -28,7 +28,7 @@ from .journal import PostgresJournal
 from .marks import PostgresMarks
 from .memory import PostgresMemory
 from .migrations import migrate
-from .session import DatabaseSession, Pool, Together
+from .session import DatabaseSession, Pool, Together, as_unavailable
 from .states import PostgresStates
 from .worker import Worker
 from .workspaces import Workspaces
@@ -193,25 +193,19 @@ class PostgresStore:
         return PostgresMarks(self.pool, lambda: self.worker.number, transport)
 
     async def begun(self, thread: ThreadId, before: str = "") -> bool:
-        try:
+        with as_unavailable():
             [[begun]] = await self._reader.rows(BEGUN, (str(thread), before))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return bool(begun)
 
     async def first_today(self, what: str, key: str) -> bool:
         day = self.now().toordinal() << 32
-        try:
+        with as_unavailable():
             number = day + crc32(key.encode("utf-8", "replace"))
             return bool(await self._rates.rows(FIRST_TODAY, (f"first:{what}", number, day)))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
 
     async def recent(self, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
-        try:
+        with as_unavailable():
             rows = await self._reader.rows(RECENT, (f"{transport}:", within_s, most))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         return [ThreadId.parse(thread) for (thread,) in rows]
 
     async def workspace(self, thread: ThreadId) -> Path:
@@ -225,11 +219,9 @@ class PostgresStore:
 
     async def forget(self, thread: ThreadId) -> None:
         """Erase all that is settled in a thread that this worker serves. Raises `StoreUnavailable`."""
-        try:
+        with as_unavailable():
             own = [str(thread)], [str(memory_paths(thread)["thread"])]
             left = await self._reader.rows(FORGET, (self.worker.number, *own))
-        except OSError as error:
-            raise StoreUnavailable(str(error)) from error
         if left:
             raise StoreUnavailable(f"{thread} is another worker's by now")
         self.journal.ledger.forget_texts(thread)

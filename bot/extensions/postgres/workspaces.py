@@ -18,10 +18,10 @@ import anyio
 import anyio.to_thread
 
 from bot.reports.files import FileReader
-from threads.errors import Fenced, StoreUnavailable
+from threads.errors import Fenced
 
 from .local_files import Hashes, NewFile, StoredFile, keep_only, read_parts, remove, scan
-from .session import DatabaseSession, Pool
+from .session import DatabaseSession, Pool, as_unavailable
 
 TRIES = 3
 """Tries to send a list whose content was deleted meanwhile."""
@@ -65,7 +65,7 @@ class Workspaces:
         epoch, folder = self._epoch_of(thread), self._folders.get(thread)
         if epoch is None or (folder and folder.epoch == epoch):
             return
-        try:
+        with as_unavailable("workspace: "):
             async with self._busy:
                 hashes = folder.hashes if folder else {}
                 stored = None
@@ -74,8 +74,6 @@ class Workspaces:
                     stored = {path: StoredFile(path, tuple(parts), mode) for path, parts, mode in rows}
                     hashes = await self._restore(stored, root, hashes)
                 self._folders[thread] = Folder(epoch, stored, hashes)
-        except OSError as error:
-            raise StoreUnavailable(f"workspace: {error}") from error
 
     async def save(self, thread: str, root: Path) -> None:
         """Store the changed files of *root*. Raises `StoreUnavailable` and `Fenced`."""
@@ -84,11 +82,9 @@ class Workspaces:
         folder = self._folders.get(thread)
         if folder is None or folder.epoch != epoch:
             return  # no tool used it since the thread was taken over
-        try:
+        with as_unavailable("workspace: "):
             async with self._busy:
                 await self._save(thread, epoch, folder, root)
-        except OSError as error:
-            raise StoreUnavailable(f"workspace: {error}") from error
 
     async def drop_forgotten(self, data: Path) -> None:
         """Delete copies below the data folder *data* of files that no list has any more. Raises OSError."""
@@ -157,8 +153,7 @@ class Workspaces:
             new = await anyio.to_thread.run_sync(NewFile, root, file)
         with closing(new):
             for sha in file.parts:
-                rows = await self._session.rows(GET, (sha,))
-                if not rows:
+                if not (rows := await self._session.rows(GET, (sha,))):
                     raise OSError("a part of a file is not stored")
                 await anyio.to_thread.run_sync(new.write, rows[0][0])
             await anyio.to_thread.run_sync(new.place)

@@ -120,8 +120,7 @@ def shared_store(loaded: Loaded) -> SharedReader | None:
     """Return what reads the store of many workers, None for files. Raises `ConfigInvalid` and OSError."""
     from bot.host.store_reader import open_shared
 
-    reader = open_shared(loaded.settings, loaded.environ)
-    if reader:
+    if reader := open_shared(loaded.settings, loaded.environ):
         click.get_current_context().call_on_close(reader.close)
     return reader
 

@@ -20,8 +20,7 @@ def write_usage(
     """Write what was spent, each grouping as a chart and a table."""
 
     def drawn(report: Report) -> str:
-        svg = base64.b64encode(usage_chart(report, mask)).decode()
-        return f"data:image/svg+xml;base64,{svg}"
+        return f"data:image/svg+xml;base64,{base64.b64encode(usage_chart(report, mask)).decode()}"
 
     title = f"Spent from {reports[0].since} to {reports[0].until or 'now'}"
     shown = {"part": "_usage.html", "reports": reports, "limits": limits, "drawn": drawn, "rows": ROWS}

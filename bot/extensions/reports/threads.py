@@ -92,8 +92,7 @@ def _print_list(data: DataFolder, summaries: list[tuple[Summary, int]]) -> None:
 
 
 def _the_one(reader: Reader, wanted: str) -> Thread:
-    found = reader.find(wanted)
-    if not found:
+    if not (found := reader.find(wanted)):
         fail(f"No thread is called {wanted!r}; `threadfast threads list` names them.")
     if len(found) > 1:
         names = "".join(f"\n  {folder.name}" for folder in found[:5])

@@ -19,12 +19,11 @@ BAR = 12
 
 
 def as_json(result: Report) -> str:
-    lines = [{result.by: line.name, **_numbers(line)} for line in result.lines]
     whole = {
         "by": result.by,
         "since": result.since,
         "until": result.until,
-        "lines": lines,
+        "lines": [{result.by: line.name, **_numbers(line)} for line in result.lines],
         "total": _numbers(result.total),
         "damaged_lines": result.damaged,
         "limits": [asdict(one) for one in result.limits],

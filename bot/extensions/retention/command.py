@@ -46,8 +46,7 @@ def retention(settings_file: Path | None, data: Path | None, dry_run: bool, as_j
         refuse(
             "The running bot forgets what is due by itself. See what that is with: threadfast retention --dry-run"
         )
-    rules = RETENTION.of(settings)
-    if rules is None:
+    if (rules := RETENTION.of(settings)) is None:
         refuse("Nothing is ever forgotten: settings.json has no `retention`. See docs/settings.md.")
     found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     try:
@@ -171,8 +170,7 @@ async def _forget(loaded: Loaded, whom: Whom) -> Receipt:
     from threads.store.disk import PosixDisk
 
     folder, disk, now = loaded.settings.data, PosixDisk(), lambda: datetime.now(UTC)
-    kind = store_kind(loaded.settings)
-    if kind is None:
+    if (kind := store_kind(loaded.settings)) is None:
         return await forget(folder, whom, disk, now)
     with closing(kind.read(loaded.settings, loaded.environ)) as reader:
         for worker in reader.workers():

@@ -27,6 +27,7 @@ from bot.reports.thread import journal
 from bot.store.reader import Kind, Reader, SharedReader
 from threads.journal.records import Received, Settled
 from threads.model import ThreadId
+from threads.store.disk import PosixDisk, read_or_empty
 
 DEAD_LETTERS = "dead letters"
 
@@ -157,10 +158,7 @@ def owed(reader: Reader) -> list[Received]:
 
 def content(path: Path) -> bytes:
     """Return a file's content, blank if there is none. Blocking. Raises OSError."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
+    return read_or_empty(PosixDisk(), path)
 
 
 def _members(content: bytes, field: str) -> Sequence[dict[str, str]]:

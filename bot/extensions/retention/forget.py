@@ -105,8 +105,7 @@ def find_threads(
     for thread, place in threads:
         said = [entry for entry in entries(reader, place, Damage()) if entry.kind == "message"]
         theirs = [entry for entry in said if whom.person and entry.author == whom.person]
-        is_whole = whom.has_thread(thread, {entry.author for entry in said})
-        if is_whole or theirs:
+        if (is_whole := whom.has_thread(thread, {entry.author for entry in said})) or theirs:
             found.append(Found(thread, place, is_whole, theirs))
     waiting = {one.thread_id for one in owed(reader) if whom.person and one.author.id == whom.person}
     if still := sorted(({str(one.thread) for one in found} & {*is_open}) | waiting):
@@ -161,8 +160,7 @@ def _forget_names(data: Path, whom: Whom, disk: Disk, is_open_elsewhere: bool) -
     """Take them out of everything but the threads and the journal. Returns how many of what that was."""
     took = Counter[str]()
     for path in sorted((data / "audit").glob("????-??-??.jsonl")):
-        drops = partial(names_them, whom)
-        took["lines of the audit"] += drop_audit(disk, path, drops)
+        took["lines of the audit"] += drop_audit(disk, path, partial(names_them, whom))
         path.with_name(f"{path.name}.broken").unlink(missing_ok=True)
     found = parts(names_in(data / "usage"))
     for part in found[:-1] if is_open_elsewhere else found:

@@ -31,8 +31,7 @@ def forget_shared(reader: SharedReader, whom: Whom, now: Callable[[], datetime])
     else:
         near = [*reader.threads()]
     threads = [(ThreadId.parse(one.name), one) for one in near]
-    is_open = open_in(reader, lambda name: values.get(name, "").encode())
-    found = find_threads(reader, threads, whom, is_open)
+    found = find_threads(reader, threads, whom, open_in(reader, lambda name: values.get(name, "").encode()))
     whom = whom.with_threads(one.thread for one in found if one.is_whole)
     took = Counter[str](messages=sum(len(one.theirs) for one in found))
     lines: dict[bytes, bytes | None] = {}

@@ -115,8 +115,7 @@ class SetSchedule:
         )
         with _store_errors():
             schedule = await self.schedules.add(new)
-        described = self.schedules.describe(schedule)
-        context.note(f"⏰ Scheduled {described} (/schedule cancel {schedule.id})")
+        context.note(f"⏰ Scheduled {self.schedules.describe(schedule)} (/schedule cancel {schedule.id})")
         return {
             "id": schedule.id,
             "next": format_time(schedule.next_at, schedule.zone, now),

@@ -96,8 +96,7 @@ def _ask(draft: SettingsDraft, name: str, provider: Provider, screen: SetupScree
 
 def _fault(name: str, pasted_text: str, provider: Provider) -> str:
     """Return why this cannot be the key, or ``""``."""
-    words = tokens.words(pasted_text)
-    if not words:
+    if not (words := tokens.words(pasted_text)):
         return "Nothing was pasted. Paste it again."
     if len(words) > 1 or not tokens.usable(words[0]):
         return "That does not look like a key. Paste the key alone."

@@ -95,8 +95,7 @@ def init(
     harden_process()
     repair_terminal()
     options = _options(platform or "", settings_file, flags, as_json=as_json)
-    interactive = not options.yes and on_terminal()
-    screen = SetupScreen(interactive=interactive, quiet=as_json)
+    screen = SetupScreen(interactive=not options.yes and on_terminal(), quiet=as_json)
     try:
         done = set_up(options, os.environ, screen)
     except ConfigInvalid as error:

@@ -166,8 +166,7 @@ class SettingsDraft:
 
     def write(self) -> list[Path]:
         """Write the files that changed, and return them. Raises OSError and `ConfigInvalid`."""
-        targets = self._targets()
-        if not targets:
+        if not (targets := self._targets()):
             return []
         if self.before != (self.path.read_bytes() if self.path.exists() else None):
             raise ConfigInvalid(CHANGED)

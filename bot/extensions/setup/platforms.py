@@ -137,8 +137,7 @@ class PlatformDraft:
         name = self._screen.ask("Name of its account, empty to paste a token", str)
 
         def enter(password: str) -> None:
-            given = served(self._settings)[self._name]
-            self._take(token, anyio.run(log_in, given, name, password), "")
+            self._take(token, anyio.run(log_in, served(self._settings)[self._name], name, password), "")
 
         if name:
             self._screen.ask("Its password (hidden, not kept)", enter, hidden=True)
@@ -183,8 +182,7 @@ class PlatformDraft:
         for name, variable in names.items():
             trial.put(f"env:{variable}", *self._at(name))
         with self._screen.working(f"Checking {self._setup.title} …"):
-            settings = trial.loaded().settings
-            context = Context(settings, environ, running_bot=self._running)
+            context = Context(trial.loaded().settings, environ, running_bot=self._running)
             checks = self._kind.checks(context, self._name)
             async with aclosing(checks):
                 async for finding in checks:

@@ -74,8 +74,7 @@ def set_up(options: InitOptions, environ: Mapping[str, str], screen: SetupScreen
     written = final.write()
     _report(screen, final, written, chosen)
     if runs:
-        note = f"A bot runs here (process {running.pid}). Restart it to use the changes."
-        screen.say(note, state="warn")
+        screen.say(f"A bot runs here (process {running.pid}). Restart it to use the changes.", state="warn")
     startable = not (
         runs or owned_by_another(final.path.parent) or owned_by_another(final.loaded().settings.data)
     )

@@ -38,8 +38,7 @@ _WORD = re.compile(r"[^\s;&|()<>\"'`]+")
 
 def explain_exit(code: int, command: str) -> tuple[str, str]:
     """Return what *code* says about *command*, and what to do next. 128 + N is a death by signal N."""
-    name = _signal(code)
-    if name:
+    if name := _signal(code):
         why, suggestion = SIGNALS.get(name, ("", ""))
         told = f"The command was ended by {name} (exit code {code})"
         return f"{told}, {why}." if why else f"{told}.", suggestion or READ_OUTPUT

@@ -32,8 +32,7 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
 
     loaded = load(settings_file, data, only_looks=True)
     try:
-        many = loaded.settings.store.kind != "files" and not quiet
-        shared = partial(_shared, loaded) if many else None
+        shared = partial(_shared, loaded) if loaded.settings.store.kind != "files" and not quiet else None
         sys.exit(run_status(loaded, shared, json=as_json, quiet=quiet, watch=watch))
     except ConfigInvalid as error:
         refuse(str(error))
@@ -75,8 +74,7 @@ def events(
     """
     from bot.extensions.status.event_reader import EventFilter, run_events
 
-    loaded = load(settings_file, data, only_looks=True)
-    folder = loaded.settings.data
+    folder = load(settings_file, data, only_looks=True).settings.data
     try:
         sys.exit(run_events(folder, EventFilter(kind, thread), since, follow=follow))
     except PermissionError as error:

@@ -20,8 +20,7 @@ SAMPLE = {
 
 
 async def check_hook(context: Context) -> Findings:
-    given = HOOK.of(context.settings)
-    if given is None:
+    if (given := HOOK.of(context.settings)) is None:
         return
     try:
         found = await Hook(given, context.environ).ask(SAMPLE)

@@ -39,8 +39,7 @@ HOOK = SettingsPart[HookSettings | None](
 
 @asynccontextmanager
 async def _open(host: Host) -> AsyncIterator[Running | None]:
-    given = HOOK.of(host.settings)
-    if given is None:
+    if (given := HOOK.of(host.settings)) is None:
         yield None
         return
     from bot.extensions.tool_hook.hook import Hook  # noqa: PLC0415 - only where there is one

@@ -114,8 +114,7 @@ class Hook:
                     await process.stdin.aclose()
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                     log.debug("tool.hook_unread: the command decides without reading the call")
-                printed = await _read(process.stdout)
-                return printed, await process.wait()
+                return await _read(process.stdout), await process.wait()
             except BaseException:
                 with suppress(ProcessLookupError):  # what it started may hold its output longer than it lives
                     os.killpg(process.pid, signal.SIGKILL)

@@ -93,8 +93,7 @@ class Spans(Sink):
     def _root(self, work: Work) -> list[Link]:
         """Make the turn's span the root of its trace; return the link to the interrupted attempt before it."""
         thread_id, message_id = work.ids["thread_id"], work.ids["message_id"]
-        reference = work.ids.get("correlation_id")
-        if reference is None:
+        if (reference := work.ids.get("correlation_id")) is None:
             return []
         self._ids.ids = _Ids.of(thread_id, message_id, reference, work.attempt)
         if work.attempt == 1:

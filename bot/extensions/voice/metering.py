@@ -70,8 +70,7 @@ class MeteredTranscription(ModelWrapper):
     rate: Callable[[], AudioRate | None]
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        rate = self.rate()
-        if rate is None and self.account.policy.binding:
+        if (rate := self.rate()) is None and self.account.policy.binding:
             raise PriceUnknown(f"the price of {self.name} is not known. {audio_price_fix(self.name)}")
         most = longest(request.file.size if isinstance(request, TranscriptionRequest) else 0)
         opened = await self.account.reserve(self.name, micros(rate(most)) if rate else 0)

@@ -86,8 +86,7 @@ class Transcripts:
         model = await models.with_policies(turn, self.given.model, metered)
         thread, read = str(turn.incoming.thread), partial(turn.bytes_of, file)
         request = TranscriptionRequest("", (), max_tokens=0, cache_key=thread, file=file, read=read)
-        completion = await model.complete(request, turn.tell)
-        return completion.message.text.strip()
+        return (await model.complete(request, turn.tell)).message.text.strip()
 
     def _adapter(self, key: int, http: SharedHttp) -> Model:
         """Return the adapter with the provider's key at the place *key*. Raises `ConfigInvalid` if it is missing."""

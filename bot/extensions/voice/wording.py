@@ -43,8 +43,7 @@ def not_transcribed(error: Exception) -> str:
     """Say in a sentence why a recording could not be transcribed."""
     if isinstance(error, OSError):
         return "my disk does not give it back."
-    code = wording.code_of(error)
-    if code == "budget_exceeded":
+    if (code := wording.code_of(error)) == "budget_exceeded":
         return "I do not know what that costs, and my budget allows no guess."
     if code in ("bad_request", "context_overflow", "content_policy"):
         return "the service that transcribes does not take it."

@@ -140,8 +140,7 @@ class Failover:
         """Return an error if a fallback's window is too small; the chosen model reports that itself."""
         if info.context_window is None or info.name == self._top:
             return None
-        size = self._size(request)
-        if size <= info.context_window:
+        if (size := self._size(request)) <= info.context_window:
             return None
         words = f"{info.name} holds {info.context_window} tokens, and this conversation has about {size}"
         return CapabilityMissing("context_window_too_small", words, model=info.name)

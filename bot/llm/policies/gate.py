@@ -84,8 +84,7 @@ class Gate:
     def describe(self, model: str) -> str:
         """Return a clause for people on what delays calls to *model*; "" if nothing does."""
         now, clauses = anyio.current_time(), []
-        wait = self.queue.expected_at(model, now) - now
-        if wait > 0 or self.queue.shut(model, now):
+        if (wait := self.queue.expected_at(model, now) - now) > 0 or self.queue.shut(model, now):
             again = f"in {duration(wait)}" if wait > 0 else "with the next call"
             clauses.append(f"{reason(self.queue.trouble(model))}, tried again {again}")
         if waiting := len(self.queue.lane(model).queue):

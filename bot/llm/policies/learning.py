@@ -68,8 +68,7 @@ class LearningModel(ModelWrapper):
             except ProviderError as error:
                 if len(tried) == MOST or not await self._learn(error, asked, tried):
                     raise
-                seconds = anyio.current_time() - began
-                fields = model_retry_fields(error, len(tried) + 1, 0, self.name, seconds)
+                fields = model_retry_fields(error, len(tried) + 1, 0, self.name, anyio.current_time() - began)
                 log.warning("model.retry: in another form: %s: %s", self.name, error, extra=fields)
             else:
                 await self.server.learn_forms(tried)

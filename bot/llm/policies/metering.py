@@ -58,8 +58,7 @@ class MeteredModel(ModelWrapper):
     reasoning_tokens: int = 0
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        rate = self.catalog.rate(self.name)
-        if rate is None and self.account.policy.binding:
+        if (rate := self.catalog.rate(self.name)) is None and self.account.policy.binding:
             raise PriceUnknown(f"the price of {self.name} is not known. {price_fix(self.name)}")
         prompt = self.most_tokens(request)
         most_output = request.max_tokens + self.reasoning_tokens

@@ -279,8 +279,7 @@ class CallQueue:
 
     def unavailable(self, model: str, now: float, *, last_resort: bool = False) -> ProviderError | None:
         """Return a new error if a call cannot go out now; None if it may queue."""
-        lane = self.lane(model)
-        breaker = lane.breaker
+        breaker = self.lane(model).breaker
         admitted = breaker.admits(now, last_resort=last_resort) and now >= self._next_probe_at
         why = None if admitted else breaker.failure
         if why is None and now < self._stopped_until:

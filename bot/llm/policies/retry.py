@@ -90,8 +90,7 @@ class RetryingModel(ModelWrapper):
                 return await self.model.complete(request, on_event)
             except ProviderError as error:
                 failures += 1
-                wait = self._wait_after(error, failures, request)
-                if wait is None:
+                if (wait := self._wait_after(error, failures, request)) is None:
                     if self.gate is not None and not request.best_effort:
                         self.gate.exhausted(self.name, error)
                     raise

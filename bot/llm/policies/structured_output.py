@@ -106,8 +106,7 @@ def validator(schema: dict[str, JsonValue]) -> Validator:
         kind.check_schema(schema)
     except SchemaError as error:
         raise ValueError(f"not a valid JSON Schema: {error.json_path}: {error.message}") from error
-    root = Resource.from_contents(schema, default_specification=DRAFT202012)
-    resolver = registry.resolver_with_root(root)
+    resolver = registry.resolver_with_root(Resource.from_contents(schema, default_specification=DRAFT202012))
     for reference in _references(schema):
         try:
             resolver.lookup(reference)

@@ -46,8 +46,7 @@ class Writer:
 
     def write(self, workspace: Path, path: str, data: bytes) -> bool:
         """Replace the file's content and return whether the file is new. On a `ToolError` nothing changed."""
-        parts = path_parts(path)
-        if not parts:
+        if not (parts := path_parts(path)):
             raise ToolInvalidInput("The workspace itself is not a file.")
         if len(data) > MAX_WRITTEN:
             limit = MAX_WRITTEN // 1_000_000

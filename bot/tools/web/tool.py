@@ -130,8 +130,7 @@ class WebFetch:
     @asynccontextmanager
     async def _slot(self, deadline: float) -> AsyncIterator[None]:
         """Wait for one of `AT_ONCE` slots, for half of the time at most."""
-        now = anyio.current_time()
-        with anyio.move_on_after((deadline - now) / 2) as wait:
+        with anyio.move_on_after((deadline - anyio.current_time()) / 2) as wait:
             await self.slots.acquire()
         if wait.cancelled_caught:
             raise ToolBusy("Too many pages are being read.", suggestion="Try again in a moment.")

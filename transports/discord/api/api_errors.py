@@ -148,8 +148,7 @@ def explain(call: str, error: Exception, *, maybe_posted: bool) -> PostFailed:
 
 
 def _answered(call: str, error: discord.HTTPException, *, maybe_posted: bool) -> PostFailed:
-    status = error.status
-    if status == 429:
+    if (status := error.status) == 429:
         return _limited(call, error)
     if status >= 500:
         return TransportUnavailable(f"{call}: HTTP {status}", maybe_posted=maybe_posted)

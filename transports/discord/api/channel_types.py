@@ -43,8 +43,7 @@ class Channels:
     async def of(self, channel_id: str) -> Place:
         """Return a channel's type; asks Discord if it is not known. Raises `PostFailed`."""
         if (place := self.known(channel_id)) is None:
-            place = place_of(await self._rest.channel(channel_id), self._transport)
-            if place is None:
+            if (place := place_of(await self._rest.channel(channel_id), self._transport)) is None:
                 raise TransportRejected(f"channel {channel_id} is of a kind without messages to us")
             self._places[channel_id] = place
         return place

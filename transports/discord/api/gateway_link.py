@@ -100,7 +100,7 @@ class GatewayLink:
                 self._invalid_requests,
                 self._make_hooks(),
                 connected,
-                self._begin,
+                lambda: self._sessions.append(anyio.current_time()),
                 tasks,
                 guild_ready_timeout=GUILDS_S,
                 heartbeat_timeout=HEARTBEAT_S,
@@ -120,9 +120,6 @@ class GatewayLink:
             raise LinkDown(self._invalid_requests.trouble(now), retry_after=wait)
         if len(self._sessions) == SESSIONS_PER_HOUR and (wait := self._sessions[0] + HOUR_S - now) > 0:
             raise LinkDown(f"{SESSIONS_PER_HOUR} sessions in an hour", retry_after=wait)
-
-    def _begin(self) -> None:
-        self._sessions.append(anyio.current_time())
 
     async def _run_client(self, client: Gateway, tasks: TaskGroup) -> Exception:
         """Run *client* and return why it ended."""

@@ -195,8 +195,7 @@ class Rest(BotAccount):
 
     async def message(self, channel: str, message: str) -> discord.Message:
         async def fetch() -> discord.Message:
-            data = await self._library.http.get_message(int(channel), int(message))
-            if found := self._read(channel, data):
+            if found := self._read(channel, await self._library.http.get_message(int(channel), int(message))):
                 return found
             raise TransportRejected(f"message {message}: cannot be read")
 

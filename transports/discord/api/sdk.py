@@ -199,8 +199,7 @@ def _forms(data: Any, count: Count) -> Iterator[tuple[str, Any]]:
         components = shown if isinstance(shown, list) else []
         needed: dict[str, Any] = {part: []} if part in LISTS else {}
         yield part, {**others, **needed, "components": [*components, _left_out(part)]}
-    bare = _bare(data)
-    yield "parts", bare | ({"components": [_left_out("parts")]} if held else {})
+    yield "parts", _bare(data) | ({"components": [_left_out("parts")]} if held else {})
 
 
 def _left_out(part: str) -> dict[str, Any]:

@@ -52,8 +52,7 @@ class EarlierLines:
             new = [one for one in page if one.id > number(after) and one.type != STARTER]
             return Earlier(self._lines(new), await self._count_between(thread.root, after, page))
         if len(page) < MAX_PAGE:
-            root = await self._root(thread, page[:1])
-            return Earlier(self._lines(_above(page, root)), 0, title)
+            return Earlier(self._lines(_above(page, await self._root(thread, page[:1]))), 0, title)
         first = await self._rest.history(thread.root, after=str(number(thread.root) - 1), limit=1)
         lines = _above(page, await self._root(thread, first))
         return Earlier(self._lines(lines), await self._count_others(thread.root, lines), title)

@@ -257,13 +257,12 @@ def _embedded(embed: discord.Embed) -> str:
     """Return what people read in an embed, from top to bottom."""
     if embed.type == "poll_result":
         return _poll_result({str(field.name): str(field.value) for field in embed.fields})
-    fields = [f"{field.name}: {field.value}" for field in embed.fields]
     words = (
         embed.provider.name,
         _linked(embed.author.name, embed.author.url),
         _linked(embed.title, embed.url),
         embed.description,
-        *fields,
+        *[f"{field.name}: {field.value}" for field in embed.fields],
         "[image]" if embed.image.url or embed.thumbnail.url else "",
         "[video]" if embed.video.url else "",
         embed.footer.text,

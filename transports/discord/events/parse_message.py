@@ -97,9 +97,7 @@ def parse_edit(
     incoming = parse_message(message, place, me, root=root, bots=bots, forward=forward)
     edited_at = message.edited_at
     late = edited_at is None or edited_at - instant(id_) > MENTION_WITHIN
-    if incoming is None or incoming.via != "mention" or late:
-        return (edited,)
-    return (edited, incoming)
+    return (edited,) if incoming is None or incoming.via != "mention" or late else (edited, incoming)
 
 
 def parse_spoken(message: discord.Message, me: Me) -> Spoken | None:
@@ -124,8 +122,7 @@ def parse_spoken(message: discord.Message, me: Me) -> Spoken | None:
 
 def accepted_author(message: discord.Message, me: Me, bots: frozenset[str]) -> Author | None:
     """Return the author: a person, or a listed bot that names us; None for any other."""
-    author = author_of(message)
-    if author is None or message.type not in SPOKEN_TYPES or is_ours(message, me):
+    if (author := author_of(message)) is None or message.type not in SPOKEN_TYPES or is_ours(message, me):
         return None
     if is_from_bot(message) and not (str(author.id) in bots and f"@{me.id}" in mentions_in(message)):
         return None

@@ -114,8 +114,7 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
 
         @model.autocomplete("name")
         async def complete(_: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
-            found = matching(self._models, typed)
-            return [app_commands.Choice(name=name, value=name) for name in found]
+            return [app_commands.Choice(name=name, value=name) for name in matching(self._models, typed)]
 
     def _add_worded(self, name: str, meaning: str, about: str) -> None:
         @self.command(name=name, description=meaning)

@@ -75,8 +75,7 @@ class Reactions:
 
         *possible* is a reaction that an earlier process may have left.
         """
-        message = self._messages.get(message_id)
-        if message is None:
+        if (message := self._messages.get(message_id)) is None:
             message = self._messages[message_id] = _MessageReactions(
                 channels[0], [*channels], {possible: False} if possible else {}
             )

@@ -79,9 +79,7 @@ def _buttons(choices: Sequence[Choice]) -> list[tuple[int, Button]]:
 
 def _label(choice: Choice) -> str:
     label = " ".join(clean(choice.label).split()) or choice.command
-    if utf16_size(label) <= MAX_LABEL:
-        return label
-    return split(label, MAX_LABEL - 1, size=utf16_size)[0] + "…"
+    return label if utf16_size(label) <= MAX_LABEL else split(label, MAX_LABEL - 1, size=utf16_size)[0] + "…"
 
 
 def _typed(command: str) -> str:

@@ -67,8 +67,7 @@ def _read(text: str) -> Iterator[Sequence[Token]]:
     """Read a text in pieces of bounded length, so that the time stays linear."""
     at = 0
     while at < len(text):
-        end = min(at + MOST_AT_ONCE, len(text))
-        if end < len(text):
+        if (end := min(at + MOST_AT_ONCE, len(text))) < len(text):
             border = max(text.rfind("\n", at, end), text.rfind(" ", at, end))
             end = border + 1 if border > at else end
         piece = text[at:end]

@@ -16,8 +16,7 @@ _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
 
 def address_in_brackets(state: StateInline, silent: bool) -> bool:
     """Take ``<https://…>`` as an address, just as it is written; a rule of markdown-it."""
-    found = _IN_BRACKETS.match(state.src, state.pos, state.posMax)
-    if found is None:
+    if (found := _IN_BRACKETS.match(state.src, state.pos, state.posMax)) is None:
         return False
     if not silent:
         state.push("address", "", 0).content = found[1]
@@ -34,15 +33,13 @@ def link(label: str, url: str, beyond: str = "") -> str:
         return label if said == target.lower() else f"{label} (`{target}`)" if said else f"`{target}`"
     url = url.replace("(", "%28").replace(")", "%29").replace(">", "%3E")
     host = _host(url)
-    address = _WEB.sub("", url.lower(), count=1)
-    if said.rstrip("/") in ("", url.lower().rstrip("/"), address.rstrip("/")):
+    if said.rstrip("/") in ("", url.lower().rstrip("/"), _WEB.sub("", url.lower(), count=1).rstrip("/")):
         return f"<{url}>"
     if "://" in said:
         inert_label = label.replace("://", r"\://")
         return f"<{url}>" if _host(said) == host and " " not in said else f"{inert_label} (<{url}>)"
     link = f"[{label}](<{url}>)"
-    names_host = beyond.startswith(f" ({host})")
-    return f"{link} ({host})" if _names_another(said, host) and not names_host else link
+    return f"{link} ({host})" if _names_another(said, host) and not beyond.startswith(f" ({host})") else link
 
 
 def _host(url: str) -> str:

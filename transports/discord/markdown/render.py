@@ -96,8 +96,7 @@ class _Blocks:
     def lines(self) -> Iterator[str]:
         while self._at < len(self._lines):
             line = self._lines[self._at]
-            fence = fence_after(line, None)
-            if fence is not None:
+            if (fence := fence_after(line, None)) is not None:
                 yield from self._fence(fence)
             elif self._table_at(self._at):
                 yield from self._table()
@@ -232,9 +231,7 @@ def _heading(level: int, content: str) -> str:
     unmarked = words.rstrip("#")
     if unmarked[-1:] in ("", " ", "\t"):  # what closes a heading stands apart from its words
         words = unmarked.rstrip(" \t")
-    if level > 3 or not words:
-        return prose(words, bold=True)
-    return f"{'#' * level} {prose(words)}"
+    return prose(words, bold=True) if level > 3 or not words else f"{'#' * level} {prose(words)}"
 
 
 def _code_line(line: str, quotes: int) -> str:

@@ -73,8 +73,7 @@ def _as_code(table: _Table) -> list[str]:
         return []
     header, *rows = (_line(row, widths, table.sides) for row in cells)
     head = [header, _GAP.join("-" * wide for wide in widths)]
-    lines = [line for block in _blocks(head, rows) for line in ("```", *head, *block, "```", "")]
-    return lines[:-1]
+    return [line for block in _blocks(head, rows) for line in ("```", *head, *block, "```", "")][:-1]
 
 
 def _blocks(head: Sequence[str], rows: Sequence[str]) -> Iterator[list[str]]:

@@ -63,8 +63,7 @@ class EphemeralAnswers:
 
         Raises `DiscordRefused` if Discord takes no answer, and another `PostFailed` if it may work later.
         """
-        known = self._known(message_id, address)
-        if known is None:
+        if (known := self._known(message_id, address)) is None:
             raise DiscordRefused("whisper", 404, UNKNOWN, "nobody waits for this answer any more")
         if known.acknowledged:
             await known.acknowledged.wait()

@@ -130,7 +130,8 @@ class Destinations:
     async def _find_or_open(self, thread: ThreadId, conversation: _Conversation) -> Destination:
         if not conversation.title and await self._exists(thread.root):
             return Destination(thread.root)
-        if thread.channel in self._in_place or self._is_refusing(thread.channel):
+        refuses = self._refusing.get(thread.channel, 0.0) > anyio.current_time()
+        if thread.channel in self._in_place or refuses:
             return _in_place(thread)
         try:
             title = conversation.title or title_of(await self._first_text(thread))
@@ -162,9 +163,6 @@ class Destinations:
             raise
         return message.content
 
-    def _is_refusing(self, channel: str) -> bool:
-        return self._refusing.get(channel, 0.0) > anyio.current_time()
-
     def _note_refusal(self, channel: str, refused: DiscordRefused) -> None:
         if channel not in self._refusing:
             log.warning("post.no_threads: in channel %s, answers go there as replies: %s", channel, refused)
@@ -176,8 +174,7 @@ class Destinations:
 
 def title_of(text: str) -> str:
     """Return the first visible line, without mentions, of at most 100 characters; never blank."""
-    words = _EMOJI.sub(r"\1", _MENTION.sub(" ", text))
-    for line in words.splitlines():
+    for line in _EMOJI.sub(r"\1", _MENTION.sub(" ", text)).splitlines():
         visible = "".join(char if char.isprintable() or char == JOINER else " " for char in line)
         title = " ".join(visible.split())
         if title.strip(f"{JOINER} "):

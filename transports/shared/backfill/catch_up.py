@@ -156,8 +156,7 @@ class CatchUp:
             if gap and not await self._close(channel, gap):
                 return "elsewhere"
         except TransportRejected as refused:
-            verdict = self._reader.verdict(refused)
-            if verdict == "token":
+            if (verdict := self._reader.verdict(refused)) == "token":
                 return "failed"
             if verdict == "moment" and self._try_again(channel):
                 log.warning(

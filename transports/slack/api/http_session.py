@@ -66,5 +66,4 @@ async def open_session(base_url: str) -> AsyncIterator[aiohttp.ClientSession]:
 def trusted(url: URL, own: URL | None) -> bool:
     """Return whether *url* is Slack's, so that the token may be shown there."""
     host = url.host or ""
-    known = any(host == name or host.endswith(f".{name}") for name in HOSTS)
-    return is_trusted(url, own, known_host=known)
+    return is_trusted(url, own, known_host=any(host == name or host.endswith(f".{name}") for name in HOSTS))

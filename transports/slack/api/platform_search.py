@@ -37,8 +37,7 @@ class PlatformSearch:
 
     async def search(self, channel: str, message_id: str, words: str) -> Sequence[str]:
         """Return messages that the author of that message may read, each below its link. Raises `PostFailed`."""
-        token = self._tokens.get(place_of(channel, message_id))
-        if token is None:
+        if (token := self._tokens.get(place_of(channel, message_id))) is None:
             refused = TransportRejected(f"{SEARCH}: no action_token came with the message")
             refused.friendly = NOT_GIVEN
             raise refused

@@ -191,8 +191,7 @@ class WebApi:
                 pass
 
     def _log_once(self, refused: SlackRefused) -> None:
-        seen = (refused.method, refused.error)
-        if seen not in self._logged and len(self._logged) < MAX_LOGGED:
+        if (seen := (refused.method, refused.error)) not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add(seen)
             log.warning("live.refused: Slack refused a live call, which is said once: %s", refused)
 

@@ -107,8 +107,7 @@ class AskedMessages:
                 return
             log.info("ask.unread: a message is taken as it came with the question: %s", error)
         incoming = await self._question(asked, message)
-        outcome = await self.deliver(incoming)
-        if outcome in CARRIED_OUT:
+        if (outcome := await self.deliver(incoming)) in CARRIED_OUT:
             self._tell(asked, ANSWERED.format(link=self._link(asked, message)))
         elif outcome is not None:
             await self.deliver(replace(incoming, id=f"{incoming.id}-{asked.click}"))

@@ -92,9 +92,8 @@ def _list(values: Sequence[JsonValue], walk: Walk, between: str) -> str:
 
 def _element(shape: Shape, walk: Walk) -> str:
     kind = string(shape, "type")
-    if read := KINDS.get(kind):
-        return read(shape, walk)
-    return unknown("block", kind, walk.unread)
+    read = KINDS.get(kind)
+    return read(shape, walk) if read else unknown("block", kind, walk.unread)
 
 
 def _fields(*names: str) -> Read:

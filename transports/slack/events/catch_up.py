@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any
 
 import anyio
 from pydantic import JsonValue
@@ -224,15 +223,13 @@ class ChannelHistory:
         parsed = (read(message, known=self._lookups.known) for message in missed)
         return [incoming for incoming in parsed if incoming]
 
-    async def _call(self, method: str, **arguments: Any) -> Mapping[str, JsonValue]:
-        return await retry(partial(self._web.call, method, urgent=False, **arguments), PAUSES_S, _log_retry)
-
     async def _pages(
         self, method: str, key: str, *, channel: str = "", **arguments: JsonValue
     ) -> AsyncGenerator[Sequence[Shape], None]:
         """Yield the pages of a listing. Raises `PostFailed`."""
         for _ in range(MOST_PAGES):
-            answer = await self._call(method, channel=channel, limit=PAGE, **arguments)
+            call = partial(self._web.call, method, urgent=False, channel=channel, limit=PAGE, **arguments)
+            answer = await retry(call, PAUSES_S, _log_retry)
             yield parts(answer, key)
             cursor = string(part(answer, "response_metadata"), "next_cursor")
             if cursor in ("", arguments.get("cursor")):

@@ -68,9 +68,7 @@ def _date(seconds: str) -> str:
 
 def _link(url: str, label: str) -> str:
     address = url.removeprefix("mailto:").removeprefix("tel:")
-    if label in ("", url, address):
-        return address
-    return f"{label} ({url})"
+    return address if label in ("", url, address) else f"{label} ({url})"
 
 
 def _one_line(text: str) -> str:

@@ -75,8 +75,7 @@ class Lookups:
 
     async def file(self, file_id: str) -> Shape:
         """Ask for a file anew, and return it. Raises `PostFailed`."""
-        answer = await self._web.call("files.info", file=file_id)
-        self._files[file_id] = found = part(answer, "file")
+        self._files[file_id] = found = part(await self._web.call("files.info", file=file_id), "file")
         return found
 
     async def _learn(self, ids: Iterable[str], within_s: float) -> bool:

@@ -104,8 +104,7 @@ def parse_event(body: JsonValue, me: Me, known: Known = NOTHING_KNOWN) -> Parsed
         return Parsed(signals=(EventsDropped(),))
     event = part(body, "event")
     kind = string(event, "type")
-    read = _READERS.get(kind)
-    if read is None:
+    if (read := _READERS.get(kind)) is None:
         return Parsed(odd=f"an event of an unknown type: {kind[:60]!r}")
     return read(_Event(event, identifier(body, "event_id"), me, known))
 
@@ -155,9 +154,7 @@ def _changed(e: _Event) -> Parsed:
 
 def _reworded(message: Shape, before: Shape) -> bool:
     """Return whether the words changed, its own or those of a preview that Slack adds."""
-    if not before:
-        return bool(part(message, "edited"))
-    return all_words(message) != all_words(before)
+    return all_words(message) != all_words(before) if before else bool(part(message, "edited"))
 
 
 def _deleted(e: _Event) -> Parsed:

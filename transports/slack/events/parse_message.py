@@ -124,8 +124,7 @@ def parse_message(
     if not ts or author is None or message.get("hidden"):
         return None
     root = root_of(message)
-    via = _via(own_words(message), me, direct=direct, reply=root != ts, named=named)
-    if via is None:
+    if (via := _via(own_words(message), me, direct=direct, reply=root != ts, named=named)) is None:
         return None
     (text, quoted), files = text_and_quoted(message, me, known), _files(message, known)
     if not (text or quoted or files):
@@ -153,8 +152,7 @@ def spoken(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> Spoken | Non
     who = user if ours else bot or user
     names = ChainMap(me.names, known.names)
     (own, others), files = _quotes(message, me, names), _files(message, known)
-    quotes = [*own, *others]
-    words = [decode(own_words(message), names), *quotes, *(f"[file: {file.name}]" for file in files)]
+    words = [decode(own_words(message), names), *own, *others, *(f"[file: {file.name}]" for file in files)]
     text = "\n".join(filter(None, words)).strip() or _words_without_text(subtype)
     if not (who and text):
         return None

@@ -99,8 +99,7 @@ class UnsentContent:
 
     def end_step(self) -> None:
         """Add the text that is held back: the step is complete."""
-        text = self._tables.feed(self._safe.end()) + self._tables.end()
-        self._add(text)
+        self._add(self._tables.feed(self._safe.end()) + self._tables.end())
         self._safe, self._tables = SafeStream(self._links), TableHold()
         self._paused = self._paused or self._length > 0
 
@@ -120,8 +119,7 @@ class UnsentContent:
         taken: list[str | Card] = []
         while self._pieces:
             piece = self._pieces[0]
-            size = _size(piece)
-            if size > room:
+            if (size := _size(piece)) > room:
                 if isinstance(piece, str) and (at := cut(piece, room)):
                     taken.append(piece[:at])
                     self._pieces[0] = piece[at:]

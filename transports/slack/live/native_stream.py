@@ -144,8 +144,7 @@ class NativeStream:
                 continue
             number += stage.state == "running"
             self._stages[stage.name] = stage.state, number
-            card = Card(f"stage-{stage.name}-{number}", stage.name, CARD_STATUS[stage.state])
-            self._unsent.add_card(card)
+            self._unsent.add_card(Card(f"stage-{stage.name}-{number}", stage.name, CARD_STATUS[stage.state]))
 
     def due(self, now: float) -> float:
         """Return when to make the next call."""
@@ -160,7 +159,7 @@ class NativeStream:
         if live and (self._must_stop or now >= live.started_at + ROTATE_S) and not await self._stop(live):
             return
         live = self._open
-        batch, whole = self._unsent.take(ROTATE_BYTES - (live.size if live else self._opening_size))
+        batch, whole = self._unsent.take(ROTATE_BYTES - (live.size if live else len(self._fences.seam[1])))
         if batch.pieces:
             await self._show(live, batch)
         elif not whole and not live:
@@ -168,16 +167,9 @@ class NativeStream:
         if not whole:
             self._must_stop = True
 
-    @property
-    def _opening_size(self) -> int:
-        return len(self._fences.seam[1])
-
     async def _show(self, live: LivePost | None, batch: Batch) -> None:
         try:
-            if live is None:
-                sent = await self._start(batch)
-            else:
-                sent = await self._append(live, batch)
+            sent = await self._start(batch) if live is None else await self._append(live, batch)
         except SlackRefused as refused:
             self._unsent.put_back(batch)
             self._refused(live, refused, cards=batch.has_cards)
@@ -199,13 +191,11 @@ class NativeStream:
             "recipient_team_id": self._to[1] or self._thread.workspace,
             "task_display_mode": "timeline" if self._cards else None,
         }
-        answer = await self._send(START, batch, **where, **batch.arguments(before))
-        if answer is None:
+        if (answer := await self._send(START, batch, **where, **batch.arguments(before))) is None:
             return False
         if not (ts := string(answer, "ts")):
             raise TransportUnavailable(f"{START}: no ts in the answer", maybe_posted=True)
-        text = before + batch.text
-        self.posts.append(LivePost(ts, anyio.current_time(), text, batch.size + len(before)))
+        self.posts.append(LivePost(ts, anyio.current_time(), before + batch.text, batch.size + len(before)))
         return True
 
     async def _append(self, live: LivePost, batch: Batch) -> bool:

@@ -142,8 +142,7 @@ class SafeStream:
             return opened
         if ahead.text[at] == "~":
             return end, ahead.text[at:end]
-        closing = ahead.closing_ticks(at, end)
-        if closing is None:
+        if (closing := ahead.closing_ticks(at, end)) is None:
             return end, _STRAY_TICK * (end - at)
         content = ahead.text[end:closing].replace("`", _STRAY_TICK)
         if content.startswith(" ") and content.endswith(" ") and content.strip():
@@ -154,8 +153,7 @@ class SafeStream:
         """Open a fence if the marks from *at* to *end* begin one."""
         if len(self._line) > _LONGEST_PREFIX or not _PREFIX.fullmatch(self._line):
             return None
-        info_end = ahead.text.find("\n", end, end + INFO + 1)
-        if info_end < 0:
+        if (info_end := ahead.text.find("\n", end, end + INFO + 1)) < 0:
             ahead.need(end, INFO + 1)
             if len(ahead.text) > end + INFO:
                 return None
@@ -177,8 +175,7 @@ class SafeStream:
     def _angle(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         """Read ``<https://…>``, and ``<https://…|label>`` in either order, as links; escape any other ``<``."""
         ahead.need(at, 2)
-        scheme = _SCHEME.match(ahead.text, at)
-        if scheme is not None:
+        if (scheme := _SCHEME.match(ahead.text, at)) is not None:
             ahead.need(scheme.end(), 1)
         is_address = scheme is not None and ahead.text[scheme.end() : scheme.end() + 1] == ":"
         label = None if is_address else _LABEL.match(ahead.text, at)
@@ -206,8 +203,7 @@ class SafeStream:
     def _link(self, label: str, url: str) -> str:
         label, address = label.strip(), re.sub(r"(?i)^https?://", "", url)
         same = label.rstrip("/") in ("", url.rstrip("/"), address.rstrip("/"))
-        host = host_of(url)
-        if host is None or not self._links.clickable(url):
+        if (host := host_of(url)) is None or not self._links.clickable(url):
             rendered = written_as_code(url)
             return self._apart(rendered if same else f"{_label_in_prose(label)} ({rendered})")
         rendered = f"[{fit(address) if same else _label_of_link(label)}]({fit(url)})"
@@ -241,8 +237,7 @@ class SafeStream:
 
     def _word(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         """Read a word, or the address that begins with it."""
-        found = _WORDS.match(ahead.text, at)
-        if found is None:
+        if (found := _WORDS.match(ahead.text, at)) is None:
             return at + 1, ahead.text[at]
         end, word = found.end(), found[0]
         if len(word) < WORD:
@@ -285,8 +280,7 @@ class SafeStream:
 
     def _code_line(self, ahead: Lookahead, at: int, code: Fence) -> tuple[int, str]:
         """Begin a line of a fence: its end, the end of the quote around it, or more code."""
-        inside = ahead.unquoted(at, code.quotes)
-        if inside is None:
+        if (inside := ahead.unquoted(at, code.quotes)) is None:
             self._code = None
             return at, f"{code.prefix}```\n"
         indent = len(code.prefix.rpartition(">")[2])
@@ -305,8 +299,7 @@ class SafeStream:
         return end, begins + piece
 
     def _code_rest(self, ahead: Lookahead, at: int) -> tuple[int, str]:
-        found = re.compile(r"[^\n<@`]+").match(ahead.text, at)
-        if found:
+        if found := re.compile(r"[^\n<@`]+").match(ahead.text, at):
             return found.end(), found[0]
         match ahead.text[at]:
             case "@":

@@ -56,8 +56,7 @@ def host_of(url: str) -> str | None:
     Returns None if the address has another scheme, a name and password, a backslash, or more than 2,000 characters,
     or if its host is percent-encoded, an IPv6 address or not ASCII (it may look like another host).
     """
-    found = _HTTP.match(url)
-    if found is None or "\\" in url or len(url) > _TRUSTED_LENGTH:
+    if (found := _HTTP.match(url)) is None or "\\" in url or len(url) > _TRUSTED_LENGTH:
         return None
     name = _NAME.fullmatch(found[1].lower())
     return name[1] if name else None

@@ -79,16 +79,14 @@ class Lookahead:
 
     def inline_link(self, at: int) -> tuple[int, str, str] | None:
         """Return the end of the link at *at*, its label and its target; None if it is not a link."""
-        label = _BRACKETS.match(self.text, at, at + LABEL)
-        if label is None:
+        if (label := _BRACKETS.match(self.text, at, at + LABEL)) is None:
             if self.text.find("\n", at, at + LABEL) < 0:
                 self.need(at, LABEL)
             return None
         self.need(label.end(), 1)
         if self.text[label.end() : label.end() + 1] != "(":
             return None
-        target = _TARGET.match(self.text, label.end(), at + LINK)
-        if target is None:
+        if (target := _TARGET.match(self.text, label.end(), at + LINK)) is None:
             if self.text.find("\n", at, at + LINK) < 0 and not _NO_TARGET.match(
                 self.text, label.end(), at + LINK
             ):

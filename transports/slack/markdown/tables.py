@@ -31,8 +31,7 @@ def filled(text: str) -> str:
 
 def _table(lines: list[str]) -> list[str]:
     start = base.margin(lines[0])
-    columns = len(base.cells(lines[0]))
-    if columns > MAX_COLUMNS or len(lines) - 1 > MAX_ROWS:
+    if (columns := len(base.cells(lines[0]))) > MAX_COLUMNS or len(lines) - 1 > MAX_ROWS:
         return ["```", *(line.replace("```", "``\u200b`") for line in lines), "```"]
     header, delimiter, *rows = (base.fitted(base.cells(line), columns, empty=EMPTY) for line in lines)
     marks = [cell if cell != EMPTY else "---" for cell in delimiter]

@@ -209,8 +209,7 @@ class Posting:
         self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage], sent: Sent
     ) -> None:
         """Post all parts for everybody in the conversation."""
-        inert = bool(draft or outgoing.choices)
-        whole = pages(outgoing, links, inert=inert, feedback=self._feedback)
+        whole = pages(outgoing, links, inert=bool(draft or outgoing.choices), feedback=self._feedback)
         if len(whole) <= MAX_PARTS or not await self._as_file(outgoing, whole[0], draft, sent):
             for number, page in enumerate(whole):
                 await self._show(outgoing.thread, page, draft[number : number + 1], sent)

@@ -18,8 +18,7 @@ _OBFUSCATED = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/en
 
 def book(package: Package) -> Extraction:
     """Return the text of an EPUB in the order of its pages; raises `Unreadable`, or any error of a parser."""
-    container = package.elements("META-INF/container.xml", "{*}rootfile")
-    names = [one.get("full-path", "") for one in container]
+    names = [one.get("full-path", "") for one in package.elements("META-INF/container.xml", "{*}rootfile")]
     root = package.root(names[0]) if names else None
     if root is None:
         raise Unreadable("damaged")

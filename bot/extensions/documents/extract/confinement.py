@@ -66,8 +66,7 @@ def confine(parent: int, memory: int) -> None:
 
 def _restrict_files(libc: ctypes.CDLL) -> None:
     """Allow only Python, its libraries and these modules to be opened, if the kernel can."""
-    version = libc.syscall(_CREATE_RULESET, None, 0, 1)
-    if version < 1:
+    if (version := libc.syscall(_CREATE_RULESET, None, 0, 1)) < 1:
         return
     files = _ALL_FILES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     about = struct.pack("<QQ", files, _TCP) if version >= 4 else struct.pack("<Q", files)

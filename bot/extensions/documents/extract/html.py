@@ -39,14 +39,12 @@ _ENOUGH = 200
 
 def page(data: bytes, declared: str, *, site: bool = False) -> Extraction:
     """Return a page; raises `Unreadable` if it has no text. Of a *site*'s page only the main part is read."""
-    found = decoded(data, declared, markup=True)
-    if found is None:
+    if (found := decoded(data, declared, markup=True)) is None:
         raise Unreadable("unknown")
     left_out: set[LeftOut] = {"rest"} if len(found.text) > MAX_MARKUP else set()
     if found.partly:
         left_out.add("characters")
-    markup = found.text[:MAX_MARKUP]
-    soup = BeautifulSoup(markup, "lxml")  # Python's own parser takes hours for some pages
+    soup = BeautifulSoup(found.text[:MAX_MARKUP], "lxml")  # Python's own parser takes hours for some pages
     title = soup.title.get_text() if soup.title else ""
     _prune(soup, site=site)
     main = (soup.find("main") or soup.find(role="main")) if site else None

@@ -28,8 +28,7 @@ def mail(data: bytes, read: Read) -> Extraction:
 
 
 def _parts(message: EmailMessage, read: Read, left_out: set[LeftOut]) -> Iterator[str]:
-    lines = (f"{name}: {clean(str(message[name]))}" for name in HEADERS if message[name])
-    yield "\n".join(lines) + "\n\n"
+    yield "\n".join(f"{name}: {clean(str(message[name]))}" for name in HEADERS if message[name]) + "\n\n"
     for part in _leaves(message):
         name = clean(part.get_filename() or "")
         kind = part.get_content_type()
@@ -74,8 +73,7 @@ def _words(part: MIMEPart, read: Read) -> tuple[str, str]:
 
 
 def _read(part: MIMEPart, read: Read) -> Extraction:
-    kind = part.get_content_type()
-    if kind == "message/rfc822":
+    if (kind := part.get_content_type()) == "message/rfc822":
         data = part.get_content().as_bytes()
     elif part.is_multipart():  # a report of what became of a mail
         data, kind = "\n".join(str(child) for child in part.iter_parts()).encode(), "text/plain"

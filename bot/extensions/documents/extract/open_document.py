@@ -97,8 +97,7 @@ def _walk(root_of: Callable[[str], Element | None], left_out: set[LeftOut]) -> W
             case "a" if ":" in (target := attribute(element, "href")):
                 return f" ({clean(target)})"
             case "object":
-                root = root_of(f"{posixpath.normpath(attribute(element, 'href'))}/content.xml")
-                if root is None:
+                if (root := root_of(f"{posixpath.normpath(attribute(element, 'href'))}/content.xml")) is None:
                     left_out.add("embedded")
                 return f" [object: {walk.line(root)}] " if root is not None else " [object] "
             case "image" if not _stands_for_object(element):
@@ -129,8 +128,7 @@ def _columns(cell: Element, words: str) -> list[str]:
     if not words:
         words = attribute(cell, "value") or attribute(cell, "formula").removeprefix("of:")
     many = min(int(attribute(cell, "number-columns-repeated") or 1), _MOST_COLUMNS)
-    last = cell.getnext() is None
-    return [] if last and not words else [words] * many
+    return [] if cell.getnext() is None and not words else [words] * many
 
 
 def _rows(row: Element) -> int:

@@ -34,8 +34,7 @@ def slides(package: Package, part: str) -> Extraction:
 
 def _slides(package: Package, part: str, left_out: set[LeftOut]) -> Iterator[str]:
     for number, name in enumerate(_in_order(package, part), 1):
-        root = package.root(name)
-        if root is None:
+        if (root := package.root(name)) is None:
             left_out.add("pages")
             continue
         yield f"[slide {number}{', hidden' if attribute(root, 'show') == '0' else ''}]\n"

@@ -28,8 +28,7 @@ _LINE_ENDS = re.compile("\r\n?|[\x85\u2028\u2029]")
 def plain(data: bytes, declared: str) -> Extraction:
     """Return a text; raises `Unreadable` if it is not one."""
     left_out: set[LeftOut] = {"rest"} if len(data) > _MAX_READ else set()
-    result = decoded(data[:_MAX_READ], declared)
-    if result is None:
+    if (result := decoded(data[:_MAX_READ], declared)) is None:
         raise Unreadable("unknown")
     cleaned = clean(result.text)
     if result.partly:

@@ -67,8 +67,7 @@ class _Word:
 
     def parts(self) -> Iterator[str]:
         yield from self._edges("header")
-        root = self._package.root(self._part)
-        if root is None:
+        if (root := self._package.root(self._part)) is None:
             raise Unreadable("damaged")
         walk = self._walk(self._part)
         for body in root:
@@ -94,8 +93,7 @@ class _Word:
                     yield attribute(note, "id"), f"{kind}{f' by {clean(author)}' if author else ''}: {words}"
 
     def _walk(self, part: str) -> Walk:
-        drawings = Drawings(self._package, part, self._left_out)
-        reference = partial(self._reference, drawings=drawings)
+        reference = partial(self._reference, drawings=Drawings(self._package, part, self._left_out))
         return Walk(WORD, self._mark, reference, columns=_columns, hidden=_hidden)
 
     def _mark(self, paragraph: Element) -> str:
@@ -108,8 +106,7 @@ class _Word:
         return number or ("- " if name.lower().startswith("list") else "")
 
     def _reference(self, element: Element, drawings: Drawings) -> str:
-        name = name_of(element)
-        if name == "hyperlink":
+        if (name := name_of(element)) == "hyperlink":
             return _address(drawings.targets.get(attribute(element, "id"), ""))
         if name == "altChunk":
             return self._chunk(drawings.targets.get(attribute(element, "id"), ""))

@@ -95,8 +95,7 @@ def _wait(child: int, lifeline: int, wakeup: int) -> int | None:
     poll.register(wakeup, select.POLLIN)
     exit_code = None
     while exit_code is None:
-        events = {fd for fd, _ in poll.poll()}
-        if lifeline in events:
+        if lifeline in {fd for fd, _ in poll.poll()}:
             return None
         try:
             os.read(wakeup, 4096)
@@ -167,8 +166,7 @@ def _own_tasks() -> int:
 
 
 def _limit(kind: int, value: int) -> None:
-    hard = resource.getrlimit(kind)[1]
-    if hard != resource.RLIM_INFINITY:
+    if (hard := resource.getrlimit(kind)[1]) != resource.RLIM_INFINITY:
         value = min(value, hard)
     resource.setrlimit(kind, (value, value))
 

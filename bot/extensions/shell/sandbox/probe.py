@@ -81,9 +81,8 @@ async def probe(layer: Layer, parent: Path, limits: Limits, offload: Offload) ->
         )
         deadline = anyio.current_time() + PROBE_S
         limits = replace(limits, captured=2**20)
-        result = await run(layer, script, folder / "workspace", deadline, limits, offload)
         observation = Observation(
-            result,
+            await run(layer, script, folder / "workspace", deadline, limits, offload),
             made_inside=(folder / "workspace" / "made-inside").exists(),
             secret_changed=(folder / "secret").read_text() != secret,
             made_outside=(folder / "outside").exists(),

@@ -170,8 +170,7 @@ def program(machine: str, *, shared: bool, mute: bool = False) -> bytes:
     if machine == "x86_64":
         steps += [(_AT_LEAST, 0, 1, _X32), _KILL]
     for name, block in _rules(shared=shared, mute=mute).items():
-        number = NUMBERS[name][column]
-        if number is not None:
+        if (number := NUMBERS[name][column]) is not None:
             steps += [(_EQUAL, 0, len(block), number), *block]
     steps.append(_ALLOW)
     return b"".join(struct.pack("<HBBI", *step) for step in steps)

@@ -19,6 +19,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -79,7 +80,7 @@ class Sandbox:
             raise ToolDenied(self.why, suggestion="Go on without commands, and say so.")
         await self._acquire(deadline)
         try:
-            await self._offload(_make_folder, workspace)
+            await self._offload(partial(workspace.mkdir, mode=0o700, parents=True, exist_ok=True))
             meter = await self._offload(Meter, self._quota, workspace) if self._quota else None
             layer = self._layer
             if proxy:
@@ -111,8 +112,7 @@ async def open_sandbox(
         return Sandbox(None, reason, offload=offload)
     reasons: dict[str, str] = {}
     for layer in _candidates(mode):
-        fault = await find_fault(layer, parent, limits, offload)
-        if not fault:
+        if not (fault := await find_fault(layer, parent, limits, offload)):
             why = _describe(layer, reasons)
             log.info("sandbox.chosen: %s", why)
             return Sandbox(layer, why, offload=offload, limits=limits, quota=quota)
@@ -172,7 +172,3 @@ def _describe(layer: Layer, reasons: dict[str, str]) -> str:
         case "landlock":
             instead = "".join(f", since bubblewrap does not work ({reason})" for reason in reasons.values())
             return f"commands run behind Landlock: only their workspace, no network{instead}"
-
-
-def _make_folder(workspace: Path) -> None:
-    workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
