@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bot.config.scopes import enabled_anywhere
-from bot.extensions.jobs.settings import JOBS
+from bot.extensions.jobs.settings import JOBS, SLOTS
 from bot.host.extension import Extension, Host, Running, ThreadCommand
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
     import anyio  # noqa: PLC0415 - off by default
 
     from bot.extensions.jobs.jobs import Jobs  # noqa: PLC0415
-    from bot.extensions.jobs.records import SLOTS, Conversation, JobsFile, JobStore  # noqa: PLC0415
+    from bot.extensions.jobs.records import Conversation, JobsFile, JobStore  # noqa: PLC0415
     from bot.extensions.jobs.tool import StartJob  # noqa: PLC0415
 
     slots = [await host.states.open(f"job-{slot}", Conversation()) for slot in range(SLOTS)]

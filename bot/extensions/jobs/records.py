@@ -17,6 +17,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from bot.extensions.jobs.settings import SLOTS
 from bot.ports.errors import ToolDenied
 from threads.model import Author, Incoming, Message, ThreadId
 from threads.scheduled_messages import shortened
@@ -24,9 +25,6 @@ from threads.store.json_file import JsonState, State
 
 MOST_KEPT = 100
 """Jobs that are over and still listed."""
-
-SLOTS = 8
-"""Jobs that can run at once, each with a stored conversation of its own."""
 
 
 class Job(BaseModel):

@@ -9,7 +9,9 @@ from pydantic.fields import FieldInfo
 
 from bot.config.parts import SettingsPart
 from bot.config.settings import Section, Usd, setting
-from bot.extensions.jobs.records import SLOTS
+
+SLOTS = 8
+"""Jobs that can run at once, each with a stored conversation of its own."""
 
 NAME = "start_job"
 """The tool that leaves a job."""

@@ -13,8 +13,6 @@ from pydantic_core import PydanticCustomError
 from bot.config.document import Document, object_in
 from bot.config.parts import SettingsPart
 from bot.config.settings import Secret, Section, setting
-from bot.guards.urls import normalize_host
-from bot.ports.errors import ToolDenied
 
 _TARGET = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+)(?::([1-9][0-9]{0,4}))?")
 HTTPS = 443
@@ -25,6 +23,9 @@ Target = tuple[str, int]
 
 def target_of(text: str) -> Target:
     """Return the host and the port of "HOST" or "HOST:PORT". Raises `ToolDenied`."""
+    from bot.guards.urls import normalize_host  # noqa: PLC0415 - only where hosts are named
+    from bot.ports.errors import ToolDenied  # noqa: PLC0415
+
     if not (match := _TARGET.fullmatch(text)) or int(match[2] or HTTPS) > 65535:
         raise ToolDenied("That is not a host with a port.")
     return normalize_host(match[1]), int(match[2] or HTTPS)
@@ -36,6 +37,8 @@ def written(target: Target) -> str:
 
 
 def _check_host(text: str) -> str:
+    from bot.ports.errors import ToolDenied  # noqa: PLC0415 - as above
+
     try:
         target_of(text)
     except ToolDenied:
