@@ -65,7 +65,7 @@ class Jobs:
     agents: Callable[[], Agents | None]
     tasks: TaskGroup
     alone: bool
-    _me: str = field(default_factory=lambda: uuid4().hex, init=False)
+    me: str = field(default_factory=lambda: uuid4().hex, init=False)
     _running: dict[str, anyio.CancelScope] = field(default_factory=dict, init=False)
     _sink: Sink | None = field(default=None, init=False)
     _served: anyio.Event = field(default_factory=anyio.Event, init=False)
@@ -83,27 +83,33 @@ class Jobs:
                 for job in self.store.all:
                     if job.state == "done":
                         await self._hand_in(job)
-                    elif job.state == "running" and job.id not in self._running and self._is_left(job):
-                        self.begin(job)
-                    elif job.state == "running" and job.id in self._running:
-                        await self.store.change(job.id, seen_at=self.store.now())
+                    elif job.state == "running":
+                        await self._go_on(job)
             except StoreUnavailable as error:
                 log.warning("job.waits: for the disk: %s", error, extra=error_fields(error))
             await anyio.sleep(SAID_EVERY_S)
 
-    def _is_left(self, job: Job) -> bool:
-        lost = self.store.now() - timedelta(seconds=LOST_S)
-        return self.alone or job.seen_at is None or job.seen_at < lost
+    async def _go_on(self, job: Job) -> None:
+        """Say that this process works at a job, or take over what another one has left. Raises `StoreUnavailable`."""
+        now = self.store.now()
+        if job.id in self._running:
+            await self.store.change(job.id, seen_at=now)
+        elif self.alone or job.seen_at < now - timedelta(seconds=LOST_S):
+            mine = {"holder": self.me, "seen_at": now, "attempts": job.attempts + 1}
+            if taken := await self.store.change(job.id, **mine):
+                self.begin(taken)
 
     def begin(self, job: Job) -> None:
-        if job.id not in self._running:
+        """Work at a job that this process holds. Does nothing for any other."""
+        if job.holder == self.me and job.state == "running" and job.id not in self._running:
             self._running[job.id] = anyio.CancelScope()
             self.tasks.start_soon(self._run, job.id)
 
     def stop_those_that_are_over(self) -> None:
-        """End what a person has stopped, maybe by way of another process."""
+        """End what a person has stopped, maybe by way of another process, and what another one has taken over."""
         for job_id, scope in self._running.items():
-            if (job := self.store.find(job_id)) is None or job.state != "running":
+            job = self.store.find(job_id)
+            if job is None or job.state != "running" or job.holder != self.me:
                 scope.cancel()
 
     async def _run(self, job_id: str) -> None:
@@ -116,14 +122,13 @@ class Jobs:
                     except StoreUnavailable as error:
                         log.warning("job.waits: for the disk: %s", error, extra=error_fields(error))
                         await anyio.sleep(RETRY_S)
+        except Exception:
+            log.exception("job.broken: %s is begun again in a while", job_id)
         finally:
             del self._running[job_id]
 
     async def _work(self, job_id: str) -> None:
         if (job := self.store.find(job_id)) is None or job.state != "running":
-            return
-        mine = {"holder": self._me, "seen_at": self.store.now(), "attempts": job.attempts + 1}
-        if (job := await self.store.change(job_id, **mine)) is None:
             return
         log.info("job.began: %s, attempt %d", job.id, job.attempts, extra={"thread_id": job.thread})
         text, outside = await self._result(job)
@@ -166,9 +171,15 @@ class Jobs:
         return replace(agent, models=FittingModels(models), max_steps=job.steps, footer=False)
 
     async def _hand_in(self, job: Job) -> None:
-        """Make the report a message of the thread. Raises `StoreUnavailable`."""
+        """Make the report a message of the thread, another one if that was refused. Raises `StoreUnavailable`."""
         assert self._sink is not None
-        await self._sink(replace(job.incoming, id=f"{job.incoming.id}.report", text=f"/jobs report {job.id}"))
+        own = f"{job.incoming.id}.report{job.refusals or ''}"
+        outcome = await self._sink(replace(job.incoming, id=own, text=f"/jobs report {job.id}"))
+        if outcome in ("answered", "merged") or (outcome and job.refusals + 1 == MOST_ATTEMPTS):
+            log.info("job.reported: %s: %s", job.id, outcome, extra={"thread_id": job.thread})
+            await self.store.change(job.id, state="reported")
+        elif outcome:
+            await self.store.change(job.id, refusals=job.refusals + 1)
 
     def is_turn(self, thread: ThreadId, words: str) -> bool:
         match words.split():

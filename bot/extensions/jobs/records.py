@@ -32,7 +32,8 @@ class Job(BaseModel):
 
     ``playbook`` is the name of the playbook that it plays with ``prompt`` as its words, blank for a prompt alone.
     ``outside``: what left it, or what it read, has text from outside. ``slot`` numbers its stored conversation.
-    ``holder`` is the process that works at it, which said so last at ``seen_at``.
+    ``holder`` is the process that works at it, which said so last at ``seen_at``. ``refusals`` counts how often the
+    thread did not take its report.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -52,9 +53,10 @@ class Job(BaseModel):
     state: Literal["running", "done", "reported", "stopped"] = "running"
     report: str = ""
     slot: int = 0
-    attempts: int = 0
-    holder: str = ""
-    seen_at: AwareDatetime | None = None
+    attempts: int = 1
+    holder: str
+    seen_at: AwareDatetime
+    refusals: int = 0
 
     @property
     def incoming(self) -> Incoming:
@@ -111,7 +113,7 @@ class JobStore:
                     return old
             running = {job.slot for job in old.jobs if job.state == "running"}
             if len(running) >= at_once:
-                why = f"{len(running)} jobs run already, and no more may at once."
+                why = f"As many jobs as may run at once are running: {len(running)}."
                 how = "Say so. `/jobs` lists those of this thread, and `/jobs stop ID` stops one."
                 raise ToolDenied(why, suggestion=how)
             slot = next(slot for slot in range(SLOTS) if slot not in running)

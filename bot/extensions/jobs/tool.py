@@ -61,6 +61,8 @@ class StartJob:
             usd=min(arguments.usd or most.usd, most.usd),
             steps=min(arguments.steps or most.max_steps, most.max_steps),
             began_at=now,
+            holder=self.jobs.me,
+            seen_at=now,
             until=now + timedelta(minutes=minutes),
         )
         try:
