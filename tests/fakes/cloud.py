@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -27,9 +28,10 @@ async def cloud(
     answer: Callable[[Called], Reply | dict[str, Any]], tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[str, list[Called]]]:
     """Yield the address of a server that gives these answers, and what it was asked."""
-    called: list[Called] = []
+    called, connections = list[Called](), set[asyncio.Transport]()
 
     async def serve(request: web.Request) -> web.Response:
+        connections.add(request.transport)
         headers = {name.lower(): value for name, value in request.headers.items()}
         called.append(Called(request.raw_path, headers, await request.read()))
         reply = answer(called[-1])
@@ -47,4 +49,6 @@ async def cloud(
         port = site._server.sockets[0].getsockname()[1]
         yield f"http{'s' if tls else ''}://127.0.0.1:{port}", called
     finally:
+        for one in connections:  # over TLS each would wait for the other side to close it too
+            one.abort()
         await runner.cleanup()
