@@ -71,7 +71,7 @@ class FakeSandbox:
         self.commands: list[str] = []
         self.result = CommandResult("exited", 0, "done", "")
 
-    async def run(self, command: str, workspace: Path, deadline: float) -> CommandResult:
+    async def run(self, command: str, workspace: Path, deadline: float, _proxy: object) -> CommandResult:
         self.commands.append(command)
         return self.result
 
