@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
-from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
 import click
@@ -36,6 +34,8 @@ def post(
 
     Exit code: 0 accepted, 1 refused, 4 not running or not answering.
     """
+    from http.client import HTTPException  # slow
+
     from bot.host.status_client import ask, silence
     from bot.ports.status import NoStatus
 
@@ -61,6 +61,9 @@ def post(
 
 def _sent(folder: Path, body: bytes) -> tuple[int, bytes]:
     """Return the status and the body of the bot's answer. Raises OSError and `HTTPException`. Blocking."""
+    import socket
+    from http.client import HTTPResponse
+
     from bot.extensions.events.intake import PATH
     from bot.ports.status import socket_path
 

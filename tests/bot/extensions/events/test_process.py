@@ -96,7 +96,10 @@ async def test_without_a_bot_or_without_events_the_command_says_so(tmp_path):
                 await machine.send()
 
 
-@pytest.mark.parametrize("post", ["never lands", "lands late", "is out"])
+@pytest.mark.parametrize(
+    "post",
+    ["is out", *(pytest.param(late, marks=pytest.mark.slow) for late in ("never lands", "lands late"))],
+)
 async def test_after_kill_minus_nine_an_accepted_event_has_one_post_and_one_turn(tmp_path, post):
     async with FakeSlack(redeliver_after=AGAIN) as slack:
         machine = Machine(tmp_path, slack)
