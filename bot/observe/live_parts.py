@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
-
-import h11
-from anyio.abc import ByteStream
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bot.guards.redaction import Masker
 from bot.ports.status import CircuitStatus, Spend
@@ -17,7 +14,11 @@ from threads.actor.slots import Slots
 from threads.ports import Journal
 from threads.store.disk_threads import DiskThreads
 
-Posts = Mapping[str, Callable[[ByteStream, h11.Connection, h11.Request], Awaitable[None]]]
+if TYPE_CHECKING:
+    import h11
+    from anyio.abc import ByteStream
+
+Posts = Mapping[str, "Callable[[ByteStream, h11.Connection, h11.Request], Awaitable[None]]"]
 """What takes a POST, by path, within limits of its own: it reads the body and answers."""
 
 
