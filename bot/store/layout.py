@@ -73,6 +73,8 @@ KINDS = (
     Kind("approvals.json", "open questions and standing permissions", 1, Step.STATE),
     Kind("questions.json", "questions to people, and their answers", 1, Step.STATE),
     Kind("playbooks.json", "the last run of a playbook in each thread", 1, Step.STATE),
+    Kind("jobs.json", "work in the background", 1, Step.STATE),
+    Kind("job-*.json", "what the conversation of a job has come to", 1, Step.STATE),
     Kind("forgotten.json", "which people and threads were forgotten", 1, Step.STATE),
     Kind("mcp.json", "what MCP servers offer", 1, Step.STATE),
     Kind("*-commands.json", "which commands Discord was told of", 1, Step.STATE),

@@ -30,14 +30,14 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
     import anyio  # noqa: PLC0415 - off by default
 
     from bot.extensions.jobs.jobs import Jobs  # noqa: PLC0415
-    from bot.extensions.jobs.records import Conversation, JobsFile, JobStore  # noqa: PLC0415
+    from bot.extensions.jobs.records import JobsFile, JobStore, Slot  # noqa: PLC0415
     from bot.extensions.jobs.tool import StartJob  # noqa: PLC0415
 
-    slots = [await host.states.open(f"job-{slot}", Conversation()) for slot in range(SLOTS)]
+    slots = [await host.states.open(f"job-{slot}", Slot()) for slot in range(SLOTS)]
     state = await host.states.open("jobs", JobsFile())
     async with anyio.create_task_group() as tasks:
         alone = host.settings.store.kind == "files"
-        jobs = Jobs(JobStore(state, slots, host.now), host.agents, tasks, alone)
+        jobs = Jobs(JobStore(state, slots, host.now), host.agents, host.keep_workspace, tasks, alone)
         state.on_change = jobs.stop_those_that_are_over
         tasks.start_soon(jobs.serve)
         tools, obey = {"jobs": [StartJob(jobs, JOBS.of(host.settings))]}, {"jobs": jobs.obey}

@@ -9,7 +9,19 @@ import anyio
 
 from bot.extensions.jobs.records import Job, JobStore
 from threads.errors import PostFailed
-from threads.model import Answer, Earlier, File, Image, Incoming, Message, Question, SentFile, Text, TurnEvent
+from threads.model import (
+    Answer,
+    Earlier,
+    File,
+    Image,
+    Incoming,
+    Message,
+    Question,
+    SentFile,
+    Text,
+    ThreadId,
+    TurnEvent,
+)
 from threads.model.conversation import History
 
 NO_FILES = "A job cannot post files: its report can name them, and a turn of the thread can post them."
@@ -21,12 +33,18 @@ class JobTurn:
 
     known_answer = ""
 
-    def __init__(self, job: Job, store: JobStore, scope: anyio.CancelScope) -> None:
+    def __init__(
+        self,
+        job: Job,
+        store: JobStore,
+        keep_workspace: Callable[[ThreadId], Awaitable[None]],
+        scope: anyio.CancelScope,
+    ) -> None:
         self.incoming, self.attempt = job.incoming, job.attempts
         self.correlation_id, self.notes = job.id, list[str]()
         self.messages = History()
         self.messages.extend(store.messages(job))
-        self._job, self._store, self._scope = job, store, scope
+        self._job, self._store, self._scope, self._keep_workspace = job, store, scope, keep_workspace
         if job.outside and not self.messages:
             self.add(Message("user", (Text(LEFT_AFTER_OUTSIDE, outside=True),)))
 
@@ -46,6 +64,9 @@ class JobTurn:
         await self.checkpoint()
 
     async def checkpoint(self) -> None:
+        await self._keep_workspace(
+            self.incoming.thread
+        )  # what the conversation says of its files holds anywhere
         await self._store.save(self._job, self.messages)
 
     def note(self, text: str) -> None:

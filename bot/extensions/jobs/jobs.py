@@ -14,7 +14,7 @@ once. Its turn calls no model.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -63,6 +63,7 @@ class Jobs:
 
     store: JobStore
     agents: Callable[[], Agents | None]
+    keep_workspace: Callable[[ThreadId], Awaitable[None]]
     tasks: TaskGroup
     alone: bool
     me: str = field(default_factory=lambda: uuid4().hex, init=False)
@@ -109,7 +110,9 @@ class Jobs:
         """End what a person has stopped, maybe by way of another process, and what another one has taken over."""
         for job_id, scope in self._running.items():
             job = self.store.find(job_id)
-            if job is None or job.state != "running" or job.holder != self.me:
+            if (
+                job is None or job.state == "stopped" or job.holder != self.me
+            ):  # one that is done hands in its report
                 scope.cancel()
 
     async def _run(self, job_id: str) -> None:
@@ -142,7 +145,7 @@ class Jobs:
             return GIVEN_UP, job.outside
         left_s = (job.until - self.store.now()).total_seconds()
         scope, text = anyio.CancelScope(deadline=anyio.current_time() + left_s), OUT_OF_TIME
-        turn = JobTurn(job, self.store, scope)
+        turn = JobTurn(job, self.store, self.keep_workspace, scope)
         with scope:
             text = await self._answer(job, turn)
         return "\n\n".join([*turn.notes, text]), job.outside or tainted(turn.messages)

@@ -10,12 +10,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from bot.extensions.jobs.settings import SLOTS
 from bot.ports.errors import ToolDenied
@@ -74,18 +74,28 @@ class JobsFile(JsonState):
     jobs: tuple[Job, ...] = ()
 
 
-class Conversation(JsonState):
-    """What the job of a slot has come to. The messages of another job are left over."""
+class Progress(BaseModel):
+    """What the conversation of a job has come to. Who is forgotten is found by ``thread`` and ``asker``."""
 
-    job: str = ""
-    messages: tuple[Message, ...] = Field(default=())
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    job: str
+    thread: str
+    asker: Author
+    messages: tuple[Message, ...]
+
+
+class Slot(JsonState):
+    """The conversation of the one job that has this slot, while it runs."""
+
+    kept: tuple[Progress, ...] = ()
 
 
 class JobStore:
     """The jobs on disk. ``now`` is UTC."""
 
     def __init__(
-        self, state: State[JobsFile], slots: Sequence[State[Conversation]], now: Callable[[], datetime]
+        self, state: State[JobsFile], slots: Sequence[State[Slot]], now: Callable[[], datetime]
     ) -> None:
         self._state, self._slots, self.now = state, slots, now
 
@@ -125,7 +135,10 @@ class JobStore:
         return added
 
     async def change(self, job_id: str, **fields: object) -> Job | None:
-        """Change a job that runs or is done, and return it; None if it is over or gone. Raises `StoreUnavailable`."""
+        """Change a job that runs or is done, and return it; None if it is over or gone. Raises `StoreUnavailable`.
+
+        Of one that runs no more the conversation is dropped.
+        """
         changed: Job | None = None
 
         def change(old: JobsFile) -> JobsFile:
@@ -138,6 +151,8 @@ class JobStore:
             return JobsFile(jobs=tuple(changed if job is before else job for job in old.jobs))
 
         await self._state.change(change)
+        if changed and changed.state != "running":
+            await self._empty({job_id})
         return changed
 
     async def drop(self, thread: ThreadId) -> None:
@@ -146,18 +161,22 @@ class JobStore:
             await self._state.change(
                 lambda old: JobsFile(jobs=tuple(job for job in old.jobs if job.id not in gone))
             )
+        await self._empty(gone)
+
+    async def _empty(self, jobs: Collection[str]) -> None:
         for slot in self._slots:
-            await slot.change(lambda old: Conversation() if old.job in gone else old)
+            await slot.change(lambda old: Slot() if any(one.job in jobs for one in old.kept) else old)
 
     def messages(self, job: Job) -> Sequence[Message]:
         """Return what its conversation had come to when a process last saved it."""
-        found = self._slots[job.slot].value
-        return found.messages if found.job == job.id else ()
+        return next((one.messages for one in self._slots[job.slot].value.kept if one.job == job.id), ())
 
     async def save(self, job: Job, messages: Sequence[Message]) -> None:
-        """Make a conversation durable. Raises `StoreUnavailable`."""
-        saved = Conversation(job=job.id, messages=tuple(messages))
-        await self._slots[job.slot].change(lambda _: saved)
+        """Make it durable, unless another process has the job or it is over. Raises `StoreUnavailable`."""
+        now = self.find(job.id)
+        if now and (now.state, now.holder) == ("running", job.holder):
+            kept = Progress(job=job.id, thread=job.thread, asker=job.asker, messages=tuple(messages))
+            await self._slots[job.slot].change(lambda _: Slot(kept=(kept,)))
 
 
 def _unused_id(new: Job, known: Sequence[Job]) -> str:

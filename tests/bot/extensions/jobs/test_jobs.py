@@ -9,7 +9,7 @@ import anyio.to_thread
 import pytest
 
 from bot.extensions.jobs.jobs import LOST_S, MOST_ATTEMPTS, Jobs
-from bot.extensions.jobs.records import Conversation, Job, JobsFile, JobStore
+from bot.extensions.jobs.records import Job, JobsFile, JobStore, Slot
 from bot.extensions.jobs.settings import SLOTS
 from bot.ports.errors import ToolDenied
 from tests.world import ANN, T1
@@ -25,7 +25,7 @@ class Clock:
 
 async def stored(tmp_path, clock):
     files = JsonFiles(PosixDisk(), tmp_path, anyio.to_thread.run_sync)
-    slots = [await files.open(f"job-{slot}", Conversation()) for slot in range(SLOTS)]
+    slots = [await files.open(f"job-{slot}", Slot()) for slot in range(SLOTS)]
     return JobStore(await files.open("jobs", JobsFile()), slots, lambda: clock.now)
 
 
@@ -49,7 +49,7 @@ async def test_a_report_that_the_thread_does_not_take_is_handed_in_again_and_not
     store = await stored(tmp_path, Clock())
     added = await store.add(job(), SLOTS)
     await store.change(added.id, state="done", report="Seven.")
-    jobs, taken = Jobs(store, lambda: None, None, alone=True), []
+    jobs, taken = Jobs(store, lambda: None, None, None, alone=True), []
 
     async def refuse(incoming):
         taken.append(incoming.id)
@@ -70,7 +70,7 @@ async def test_a_job_of_another_process_is_taken_over_once_that_is_gone(
     clock, begun = Clock(), []
     store = await stored(tmp_path, clock)
     added = await store.add(job(holder="another"), SLOTS)
-    jobs = Jobs(store, lambda: None, None, alone)
+    jobs = Jobs(store, lambda: None, None, None, alone)
     monkeypatch.setattr(Jobs, "begin", lambda _, taken: begun.append(taken))
     clock.now = BEGAN + timedelta(seconds=silent_s)
     await jobs._go_on(added)
@@ -79,7 +79,7 @@ async def test_a_job_of_another_process_is_taken_over_once_that_is_gone(
 
 async def test_who_lost_a_job_to_another_process_stops(tmp_path):
     store = await stored(tmp_path, Clock())
-    jobs = Jobs(store, lambda: None, None, alone=False)
+    jobs = Jobs(store, lambda: None, None, None, alone=False)
     added = await store.add(job(holder=jobs.me), SLOTS)
     jobs._running[added.id] = scope = anyio.CancelScope()
     jobs.stop_those_that_are_over()

@@ -6,6 +6,7 @@ import itertools
 import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 import anyio
 import pytest
@@ -13,7 +14,10 @@ import pytest
 from bot.extensions.jobs import job_turn
 from bot.extensions.jobs import jobs as module
 from bot.extensions.jobs.jobs import HOW, NONE
-from bot.extensions.jobs.records import JobsFile
+from bot.extensions.jobs.records import JobsFile, Slot
+from bot.extensions.retention.forget import without_them
+from bot.extensions.retention.whom import Whom
+from bot.store.layout import kind_of
 from tests.fakes import anthropic as a
 from tests.fakes.http import Stall
 from tests.patience import WITHIN_S, until
@@ -101,6 +105,24 @@ async def test_a_job_goes_on_after_a_restart_and_repeats_no_step(tmp_path):
         assert found(chat) == [], "it is told once"
     (job,) = stored(tmp_path)
     assert (job.state, job.attempts) == ("reported", 2)
+    data = tmp_path / "data"
+    files = [path.relative_to(data) for path in data.rglob("*") if path.is_file()]
+    assert [path for path in files if kind_of(PurePosixPath(path)) is None] == [], "a backup knows them all"
+    assert not any(Slot.model_validate_json(path.read_bytes()).kept for path in data.glob("job-*.json"))
+
+
+async def test_who_is_forgotten_is_in_no_job(tmp_path):
+    async with Model(a.answer(a.Text("x")).keep(1, Stall())) as model, bot(tmp_path, model) as chat:
+        writes = a.Tool("t2", "write_file", {"path": "ships.txt", "content": "7"})
+        model._job.insert(0, a.answer(writes))
+        await chat.say("count them in the background")
+        await until(lambda: len(model.asked) == 2)
+    data = tmp_path / "data"
+    assert any(b"ships.txt" in path.read_bytes() for path in data.glob("job-*.json"))
+    whom = Whom(person="", thread=str(T1))
+    for path in [*data.glob("job*.json")]:
+        after, _ = without_them(path.stem, path.read_text(), whom)
+        assert "ships" not in after
 
 
 async def test_a_job_that_is_begun_again_and_again_is_given_up_and_the_thread_is_told(tmp_path):

@@ -27,7 +27,8 @@ from tests.world import T1, T2, message
 from threads.log import LogEntry, entry_adapter
 from threads.model import Author, ThreadId
 from threads.store.checksummed_lines import encode
-from threads.store.data_folder import recent_threads, thread_folder
+from threads.store.data_folder import conversation_was_archived, recent_threads, thread_folder
+from threads.store.disk import PosixDisk
 
 BOB = Author("U2", "bob")
 CANARY = "kanarie-93xq"
@@ -283,6 +284,18 @@ async def test_a_thread_is_forgotten_from_within_after_a_question(tmp_path):
         assert told(data) == []
         assert recent_threads(data, T1.transport, 60, 10) == [T1]  # what is missed there is caught up
         assert "hi" in (await chat.say("say hi")).text
+
+
+async def test_that_a_thread_was_forgotten_is_known_also_after_what_was_said_there_later_is_old(tmp_path):
+    data = tmp_path / "data"
+    async with DEMO(data, {"access": {"admins": ["U9"]}}) as chat:
+        await chat.say("hi")
+        await chat.say("/forget now", author=Author("U9"))
+        await chat.say("say hi")
+    aged(data, T1, 40)
+    async with DEMO(data, {"retention": {"log_days": 30, "conversation_days": 30}}):
+        await gone(folder(data) / "log.jsonl", folder(data) / "context.jsonl")
+    assert conversation_was_archived(PosixDisk(), folder(data))
 
 
 async def test_what_another_person_said_counts_also_if_it_comes_into_the_log_at_the_last_moment(monkeypatch):
