@@ -22,7 +22,7 @@ An extension is a folder with a module that has an `Extension` called ``extensio
 | checks                        | ``checks``, ``faults``, ``warnings`` | `threadfast doctor`, `check`           |
 | its page of the manual        | ``page``                             | `threadfast extensions list`           |
 
-All is optional. Every command imports the modules of extensions, so what is slow to import stands in functions.
+All is optional. Every command imports the modules of extensions: what is slow to import stands in functions.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from bot.tools.recovery import SignIn
     from bot.tools.web.tool import WebFetch
     from threads.journal.records import PendingMessage
-    from threads.model import File, Incoming, Message, Outgoing, Sink, ThreadId, Turn
+    from threads.model import File, Incoming, Message, Outgoing, Sink, Spoken, ThreadId, Turn
     from threads.store.disk import Disk, Offload
     from threads.store.json_file import States
     from threads.store.thread_files import Documents
@@ -92,11 +92,11 @@ class Host:
 
     ``offload`` runs short blocking jobs that people wait for, ``work`` longer ones of tools. ``states`` keeps small
     values over a restart, ``workspace`` returns a thread's folder. ``writer`` stores files within the quota. ``post``
-    posts to any channel that is served, or raises `threads.errors.PostFailed`. ``transports`` are for all but posts.
-    ``learn`` masks more secrets. ``web_fetch`` is None where that is off. ``enabled`` has all names in
-    `tools.enabled`. ``offer`` replaces the tools of a group, from the next turn on. ``is_admin`` takes a person's id.
-    ``schedules`` send messages later, ``ledger`` counts costs, ``note`` audits. ``keep_workspace`` makes files as
-    durable as their thread. ``agents`` answer turns, once it serves. ``erase`` erases parts of a thread, if idle.
+    posts to any channel that is served; it may raise `threads.errors.PostFailed`. ``transports`` are for all but
+    posts. ``learn`` masks more secrets. ``web_fetch`` may be off. ``enabled`` are the names in `tools.enabled`.
+    ``offer`` replaces the tools of a group, from the next turn on. ``is_admin`` takes a person's id. ``schedules``
+    send messages later, ``ledger`` counts costs, ``note`` audits. ``keep_workspace`` makes files as durable as their
+    thread. ``agents`` answer turns, once it serves. ``erase`` erases parts of a thread, if idle.
     """
 
     settings: Settings
@@ -163,14 +163,14 @@ class Running:
     """What an extension brings to a running bot.
 
     ``tools`` are its tools by group: a name in `tools.enabled`, or for tools of its own making (``GROUP__NAME``) the
-    name of where they come from. Those that are ``off`` cannot work here, for a reason. ``facts`` are what status
-    says of it, by name. ``obey`` carries out a thread command: it gets the words after the command and returns the
-    reply; it may raise `threads.errors.StoreUnavailable`. ``turns`` has the turns that a command is answered with;
-    such a command is about a thread, and its ``is_turn`` does not count. ``prepare`` runs before a turn; text that it
-    returns is the whole answer. ``extend`` adds to a person's message before the model sees it. ``instructions``
-    return text for the system prompt of those who have the tools of a group; they run in a thread. ``to_text`` gives
-    a message's file its text. ``receiving`` wraps the sink of all events. ``sign_in`` returns how an asker signs in,
-    by the group of a tool. ``review`` has a word on calls. ``posts`` takes what is sent to the socket, by path.
+    name of where they come from. Those that are ``off`` cannot work here, for a reason. ``obey`` carries out a thread
+    command: it gets the words after it, returns the reply, and may raise `threads.errors.StoreUnavailable`. ``turns``
+    has the turns that a command is answered with; such a command is about a thread, and its ``is_turn`` does not
+    count. ``prepare`` runs before a turn; text that it returns is the whole answer. ``extend`` adds to a person's
+    message before the model sees it. ``instructions`` return text for the system prompt of those who have the tools
+    of a group; they run in a thread. ``to_text`` gives a message's file its text. ``receiving`` wraps the sink of all
+    events. No line that ``is_forgotten`` is read again. ``sign_in`` returns how an asker signs in, by the group of a
+    tool. ``posts`` takes what is sent to the socket, by path.
     """
 
     tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
@@ -184,6 +184,7 @@ class Running:
     extend: Callable[[Incoming, Message], Awaitable[Message]] | None = None
     to_text: Callable[[Turn, File, PlaceModels], Awaitable[File]] | None = None
     receiving: Callable[[Sink], Sink] | None = None
+    is_forgotten: Callable[[ThreadId, Spoken], bool] | None = None
     sign_in: Callable[[str, ToolContext], SignIn | None] | None = None
     review: Review | None = None
     posts: Posts = field(default_factory=dict)

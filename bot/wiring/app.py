@@ -281,6 +281,7 @@ class _Bot:
             extensions=extension_commands(settings, tool_set),
             attach=tool_set.attach,
             unfinished=tool_set.unfinished,
+            is_forgotten=tool_set.is_forgotten,
         )
 
     async def run(self, turn: Turn) -> str:

@@ -37,7 +37,7 @@ from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
 from threads.errors import error_fields
 from threads.journal.records import PendingMessage, Settled
-from threads.model import Feedback, FollowUp, Incoming, Run, ThreadId, Turn, TurnLimits
+from threads.model import Feedback, FollowUp, Incoming, Run, Spoken, ThreadId, Turn, TurnLimits
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Documents, ThreadFiles
@@ -55,7 +55,7 @@ class Parts:
     ``models`` returns the models for a message. ``memory`` is None when it is off. ``restored`` is the backup that
     the data folder came from. ``explain`` returns the text about a failure for the thread, and ``escalate`` reports
     it to the operators. ``attach`` gets all actors and open questions. ``unfinished`` returns how far an
-    extension came in the turn of a message.
+    extension came in the turn of a message, ``is_forgotten`` whether a line of a thread is not to be read again.
     """
 
     store: Store
@@ -84,6 +84,7 @@ class Parts:
     extensions: ExtensionCommands = field(default_factory=dict)
     attach: Callable[[Registry, Questions], None] = lambda *_: None
     unfinished: Callable[[PendingMessage], Unfinished | None] = lambda _: None
+    is_forgotten: Callable[[ThreadId, Spoken], bool] = lambda *_: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,9 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         slots=Slots(parts.limits.running_turns, parts.limits.running_turns_per_user),
         limits=parts.limits,
         run=observe_run(partial(_run_if_seen, parts), parts.observing),
-        files=ThreadFiles(parts.attachments, parts.outboxes.__getitem__, store.workspace, parts.reader),
+        files=ThreadFiles(
+            parts.attachments, parts.outboxes.__getitem__, store.workspace, parts.reader, parts.is_forgotten
+        ),
         on_error=partial(_report_failure, parts),
         explain=parts.explain,
         now=parts.now,

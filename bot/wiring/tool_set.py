@@ -52,7 +52,7 @@ from threads.actor.questions import Questions
 from threads.actor.registry import Registry
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.journal.records import PendingMessage
-from threads.model import File, Incoming, Message, Outgoing, Sink, ThreadId, Turn
+from threads.model import File, Incoming, Message, Outgoing, Sink, Spoken, ThreadId, Turn
 from threads.store.json_file import States
 from threads.store.thread_files import Documents
 from transports.base.transport import Transport
@@ -183,6 +183,10 @@ class ToolSet:
         for to_text in filter(None, (one.to_text for one in self.running)):
             files = [await to_text(turn, file, models) for file in files]
         return [*files]
+
+    def is_forgotten(self, thread: ThreadId, line: Spoken) -> bool:
+        """Return whether a line of a thread is not to be read again, as an extension says."""
+        return any(one.is_forgotten(thread, line) for one in self.running if one.is_forgotten)
 
     def receiving(self, sink: Sink) -> Sink:
         """Return the sink of all events, with those of the extensions around it."""

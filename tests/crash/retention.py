@@ -62,6 +62,7 @@ async def forgetting(
             "store": storage.store,
             "attach": tool_set.attach,
             "extensions": extension_commands(settings, tool_set),
+            "is_forgotten": tool_set.is_forgotten,
         }
         yield Extensions(parts, tool_set.receiving)
 

@@ -157,7 +157,8 @@ class Feedback:
 class Spoken:
     """A message in a thread that did not come to the bot. ``ours``: the bot wrote it.
 
-    ``forwarding``: it contains a forwarded message that somebody else wrote. ``id`` is the platform's.
+    ``forwarding``: it contains a forwarded message that somebody else wrote. ``id`` is the platform's, ``sent_at`` is
+    UTC, ISO 8601, by its clock.
     """
 
     author: Author
@@ -166,6 +167,7 @@ class Spoken:
     forwarding: bool = False
     id: str = ""
     files: tuple[Attachment, ...] = ()
+    sent_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

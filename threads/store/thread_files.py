@@ -15,7 +15,7 @@ import anyio
 
 from threads import wording
 from threads.errors import FileUnavailable, PostFailed
-from threads.model import Attachment, Earlier, File, Image, Incoming, SentFile, ThreadId, time_of
+from threads.model import Attachment, Earlier, File, Image, Incoming, SentFile, Spoken, ThreadId, time_of
 
 from .attachments import (
     PICTURES,
@@ -89,12 +89,16 @@ class Documents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ThreadFiles:
-    """The files of all threads. ``source`` returns a transport by its name, ``workspace`` a thread's folder."""
+    """The files of all threads. ``source`` returns a transport by its name, ``workspace`` a thread's folder.
+
+    ``is_forgotten`` returns whether a line of a thread is not to be read again.
+    """
 
     store: AttachmentStore
     source: Callable[[str], Source]
     workspace: Callable[[ThreadId], Awaitable[Path]]
     reader: Documents
+    is_forgotten: Callable[[ThreadId, Spoken], bool] = lambda *_: False
 
     async def fetch(self, thread: ThreadId, sent: Sequence[SentFile]) -> list[File]:
         """Return files of the thread, each complete and read, or with its problem; the last stands for too many."""
@@ -140,7 +144,7 @@ class ThreadFiles:
             return Earlier()
         try:
             with anyio.fail_after(EARLIER_WITHIN_S):
-                return await self.source(thread.transport).earlier(thread, incoming.id, after)
+                return await self._lines(thread, incoming.id, after)
         except (PostFailed, OSError) as error:
             log.warning("earlier.unread: %s", error, extra={"thread_id": str(thread)})
             note(wording.EARLIER_UNREAD)
@@ -156,7 +160,7 @@ class ThreadFiles:
             return []
         with anyio.move_on_after(LOOKED_WITHIN_S):
             for _ in range(MOST_LOOKS):
-                part = await self.source(thread.transport).earlier(thread, before)
+                part = await self._lines(thread, before)
                 root, lines = part.lines[:1], part.lines[1:]
                 for line in (*reversed(lines), *root):
                     files |= {sent.path: sent for sent in sent_files(line) if sent.path not in files}
@@ -165,6 +169,12 @@ class ThreadFiles:
                     break
                 before = oldest
         return list(files.values())
+
+    async def _lines(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
+        """Return lines as `Source.earlier` does, without those that were forgotten; with one goes the title."""
+        found = await self.source(thread.transport).earlier(thread, before, after)
+        lines = tuple(line for line in found.lines if not self.is_forgotten(thread, line))
+        return found if len(lines) == len(found.lines) else replace(found, lines=lines, title="")
 
     async def _file(self, thread: ThreadId, attachment: Attachment, path: str) -> File:
         name, ids = safe_name(attachment.name), {"thread_id": str(thread)}

@@ -59,7 +59,8 @@ def parse_spoken(event: Event, me: Me, name: str) -> Spoken | None:
     said, files = words_of(event, content), files_of(id_, content)
     if relation(event, "m.replace") or not (said or files):
         return None
-    return Spoken(Author(sender, name), said, ours=sender == me.id, id=encoded(id_), files=files)
+    author, ours = Author(sender, name), sender == me.id
+    return Spoken(author, said, ours, id=encoded(id_), files=files, sent_at=sent_at(event))
 
 
 def words_of(event: Event, content: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 from bot.extensions.retention.settings import RETENTION
@@ -22,7 +23,7 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
     import anyio  # noqa: PLC0415
 
     from bot.extensions.retention.forget_again import forget_again, forget_again_together  # noqa: PLC0415
-    from bot.extensions.retention.forgotten import FILES, NAME, ForgottenFile  # noqa: PLC0415
+    from bot.extensions.retention.forgotten import FILES, NAME, ForgottenFile, is_forgotten  # noqa: PLC0415
     from bot.extensions.retention.kept import KeptFiles, KeptTogether  # noqa: PLC0415
     from bot.extensions.retention.sweep import Sweep  # noqa: PLC0415
     from bot.extensions.retention.thread_command import obey  # noqa: PLC0415
@@ -34,14 +35,17 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
     if not is_of_files:
         await forget_again_together(host, forgotten)
     rules = RETENTION.of(host.settings)
-    running = Running(obey={COMMAND.name: partial(obey, host, forgotten)})
+    running = Running(
+        obey={COMMAND.name: partial(obey, host, forgotten)},
+        is_forgotten=lambda thread, line: is_forgotten(forgotten.value.receipts, thread, line),
+    )
     if rules is None:
         yield running
         return
     sweep = Sweep(host, KeptFiles(host) if is_of_files else KeptTogether(host), rules)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(sweep.run)
-        yield Running(obey=running.obey, receiving=sweep.receiving)
+        yield replace(running, receiving=sweep.receiving)
         tasks.cancel_scope.cancel()
 
 

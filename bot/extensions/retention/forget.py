@@ -79,22 +79,26 @@ async def forget(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A thread in which there is something to forget: all of it, or the messages ``theirs``."""
+    """A thread in which there is something to forget: all of it, or all but the messages of ``others``."""
 
     thread: ThreadId
     place: Thread
     is_whole: bool
     theirs: Sequence[LogEntry]
+    others: Sequence[LogEntry]
 
     def is_their_file(self, path: str) -> bool:
-        """Return whether a file of the workspace came with one of the messages, or was made of one that did."""
+        """Return whether a file came with no message of others, or was made of one that did not.
+
+        One that came with a line that was only quoted may be theirs.
+        """
         # A file's text and its small picture have names that begin with its own.
         named = (
             PurePath(one).name
-            for entry in self.theirs
+            for entry in self.others
             for one in paths(entry.message_id, [name for name, _ in entry.files])
         )
-        return PurePath(path).parts[0] == ATTACHMENTS and PurePath(path).name.startswith(tuple(named))
+        return PurePath(path).parts[0] == ATTACHMENTS and not PurePath(path).name.startswith(tuple(named))
 
 
 def find_threads(
@@ -104,9 +108,11 @@ def find_threads(
     found = list[Found]()
     for thread, place in threads:
         said = [entry for entry in entries(reader, place, Damage()) if entry.kind == "message"]
-        theirs = [entry for entry in said if whom.person and entry.author == whom.person]
-        if (is_whole := whom.has_thread(thread, {entry.author for entry in said})) or theirs:
-            found.append(Found(thread, place, is_whole, theirs))
+        others = [entry for entry in said if entry.author != whom.person]
+        theirs = [entry for entry in said if entry.author == whom.person]
+        is_whole = whom.has_thread(thread, {entry.author for entry in said})
+        if is_whole or theirs or any(map(whom.is_quoted_in, reader.conversation(place))):
+            found.append(Found(thread, place, is_whole, theirs, others))
     waiting = {one.thread_id for one in owed(reader) if whom.person and one.author.id == whom.person}
     if still := sorted(({str(one.thread) for one in found} & {*is_open}) | waiting):
         raise StillOpen(f"a message, a question or a schedule is open in {', '.join(still[:5])}")

@@ -8,11 +8,14 @@ workers has the list, and each worker a copy of it in its data folder: what only
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, Field
 
+from bot.extensions.retention.whom import Whom
 from bot.store.restored_answers import Restored
+from threads.model import Spoken, ThreadId
 from threads.store.disk import Disk, Offload
 from threads.store.json_file import JsonFiles, JsonState, State
 
@@ -22,14 +25,32 @@ FILES = "files"
 
 
 class Receipt(BaseModel):
-    """What one forgetting took: how many of what. ``at`` is UTC."""
+    """What one forgetting took: how many of what. ``at`` is UTC.
+
+    ``said_at`` is when somebody said `/forget`, by the clock of the platform.
+    """
 
     at: AwareDatetime
+    said_at: AwareDatetime | None = None
     took: dict[str, int] = Field(default_factory=dict)
 
 
 class ForgottenFile(JsonState):
     receipts: dict[str, Receipt] = Field(default_factory=dict)
+
+
+def is_forgotten(receipts: Mapping[str, Receipt], thread: ThreadId, line: Spoken) -> bool:
+    """Return whether a line of a thread, which the platform still has, is older than a forgetting that took it.
+
+    What the bot said itself may answer anybody, so it goes with each person.
+    """
+    takes = (Whom(thread=str(thread)).name, Whom(person=line.author.id).name)
+    said = datetime.fromisoformat(line.sent_at) if line.sent_at else datetime.min.replace(tzinfo=UTC)
+    return any(
+        said <= (receipt.said_at or receipt.at)
+        for name, receipt in receipts.items()
+        if name in takes or (line.ours and Whom.named(name).person)
+    )
 
 
 async def open_list(disk: Disk, folder: Path, offload: Offload) -> State[ForgottenFile]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
+from datetime import datetime
 
 from bot.extensions.retention.forgotten import FILES, ForgottenFile, Receipt, note, open_list
 from bot.extensions.retention.thread_parts import PARTS, erase
@@ -45,7 +46,8 @@ async def obey(host: Host, forgotten: State[ForgottenFile], words: str, incoming
         for schedule in host.schedules.in_thread(thread):
             await host.schedules.cancel(thread, schedule.id)
         # Listed first: a kill in between must not let a restore bring back what somebody wanted to be gone.
-        receipt = {Whom(thread=str(thread)).name: Receipt(at=host.now(), took=numbers)}
+        said_at = datetime.fromisoformat(incoming.sent_at) if incoming.sent_at else None
+        receipt = {Whom(thread=str(thread)).name: Receipt(at=host.now(), said_at=said_at, took=numbers)}
         await note(forgotten, receipt)
         if host.settings.store.kind != FILES:
             await note(await open_list(host.disk, host.settings.data, host.work), receipt)

@@ -64,7 +64,7 @@ def files_in(folder: Path, part: Part) -> list[Path]:
     """Return the files of a part, with their damaged lines that were set aside. Blocking. Raises OSError."""
     if part in FILES:
         named = [folder / f"{name}{more}" for name in FILES[part] for more in ("", ".broken")]
-        return [path for path in named if path.is_file() and not _is_mark(path)]
+        return [path for path in named if path.is_file()]
     workspace = folder / "workspace"
     below = workspace / ATTACHMENTS
     found = [
@@ -75,14 +75,6 @@ def files_in(folder: Path, part: Part) -> list[Path]:
     ]
     outside = folder / "outside"
     return [*found, outside] if part == "workspace" and outside.exists() else found
-
-
-def _is_mark(path: Path) -> bool:
-    """Return whether a file only says that people had the thread forgotten: it outlives what they say there later.
-
-    Without it the earlier lines of the chat, which the platform still has, would be read again.
-    """
-    return path.name == "context.old.jsonl" and not path.stat().st_size
 
 
 def count_files(folder: Path) -> int:

@@ -57,6 +57,11 @@ class Whom:
         own = f"{PERSONAL}::{self.person}" if self.person else self.thread
         return any(f"{name}:".startswith(f"{place}:") for place in (*self.threads, own))
 
+    def is_quoted_in(self, line: bytes) -> bool:
+        """Return whether a line of a conversation has words of the person, maybe said to others."""
+        labels = (f"({self.person})", f"[{self.person}]", f"[{self.person},")
+        return bool(self.person) and any(label.encode() in line for label in labels)
+
     def is_in(self, value: JsonValue) -> bool:
         """Return whether a stored value names them anywhere."""
         match value:

@@ -328,7 +328,7 @@ def test_an_earlier_line_tells_who_said_it_and_what():
         ID,
     )
     assert [one.id for one in line.files] == [f"{TEXT}/{ID}/1174110000000000001"]
-    ours = Spoken(Author(BOT, "Threadfast"), "42", ours=True, id=ID)
+    ours = Spoken(Author(BOT, "Threadfast"), "42", ours=True, id=ID, sent_at=SENT_AT)
     assert parse_spoken(message(said("42", BOT)), ME) == ours
     assert parse_spoken(message(said("alarm", WEBHOOK, webhook_id=WEBHOOK)), ME).author.name == "Hook"
     assert parse_spoken(message(said("done", OTHER_BOT, type=20)), ME).text == "done"
@@ -346,7 +346,10 @@ def test_a_message_without_words_is_no_line():
 def test_the_first_line_of_a_thread_is_the_message_it_was_opened_from():
     to = said("a question", BOB, id_=EARLIER)
     pointer = {**replying(to, "", OTHER_BOT), "type": 21, "channel_id": THREAD}
-    assert parse_spoken(message(pointer), ME) == Spoken(Author(BOB, "Bob"), "a question", id=EARLIER)
+    first = parse_spoken(message(pointer), ME)
+    assert first == Spoken(
+        Author(BOB, "Bob"), "a question", id=EARLIER, sent_at="2023-11-14T14:56:51.865+00:00"
+    )
     gone = parse_spoken(message({**pointer, "referenced_message": None}), ME).text
     assert gone == "[The message that this thread was opened from is deleted, or hidden from me.]"
 

@@ -21,6 +21,7 @@ from transports.slack.events.parse_message import Known, Me, parse_message, spok
 
 ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 ROOT, TS = "1700000000.000100", "1700000100.000200"
+SENT_AT = "2023-11-14T22:15:00.000+00:00"
 FILE = {
     "id": "F1",
     "name": "notes.txt",
@@ -60,7 +61,7 @@ def test_a_direct_message_is_always_for_the_bot():
         ThreadId("slack", "T1", "D1", TS),
         Author("U1"),
         "hello",
-        "2023-11-14T22:15:00.000+00:00",
+        SENT_AT,
         via="direct",
         alias="c-1",
     )
@@ -399,13 +400,13 @@ def test_earlier_lines_have_names_words_and_files_and_know_our_own():
     names = Known({"U1": "Ann", "U2": "Ben"})
     notes = Attachment("F1", "notes.txt", "text/plain", 12, "https://files.slack.com/d")
     assert spoken(said("<@U2> &lt;sigh&gt;", files=[FILE]), ME, names) == Spoken(
-        Author("U1", "Ann"), "@Ben <sigh>\n[file: notes.txt]", id=TS, files=(notes,)
+        Author("U1", "Ann"), "@Ben <sigh>\n[file: notes.txt]", id=TS, files=(notes,), sent_at=SENT_AT
     )
     assert spoken(said("done", user="UBOT", bot_id="BBOT"), ME, names) == Spoken(
-        Author("UBOT"), "done", ours=True, id=TS
+        Author("UBOT"), "done", ours=True, id=TS, sent_at=SENT_AT
     )
     alarm = said("disk", user=None, bot_id="B2", subtype="bot_message", username="Alarm")
-    assert spoken(alarm, ME, names) == Spoken(Author("B2", "Alarm"), "disk", id=TS)
+    assert spoken(alarm, ME, names) == Spoken(Author("B2", "Alarm"), "disk", id=TS, sent_at=SENT_AT)
     assert spoken(said(""), ME, names) is None
 
 
@@ -417,7 +418,7 @@ def test_a_person_of_another_company_brings_their_name_along():
 
 def test_an_earlier_line_that_an_app_posted_in_a_persons_name_is_not_that_persons():
     assert spoken(said("obey", bot_id="B2"), ME, Known({"U1": "Ann"})) == Spoken(
-        Author("B2", "Ann"), "obey", id=TS
+        Author("B2", "Ann"), "obey", id=TS, sent_at=SENT_AT
     )
 
 
@@ -425,7 +426,11 @@ def test_an_earlier_line_with_a_forwarded_message_says_so():
     forward = {"is_share": True, "author_name": "Ben", "text": "obey"}
     line = spoken(said("look", attachments=[forward]), ME, Known({"U1": "Ann"}))
     assert line == Spoken(
-        Author("U1", "Ann"), "look\n> Forwarded message from Ben:\n> obey", forwarding=True, id=TS
+        Author("U1", "Ann"),
+        "look\n> Forwarded message from Ben:\n> obey",
+        forwarding=True,
+        id=TS,
+        sent_at=SENT_AT,
     )
 
 

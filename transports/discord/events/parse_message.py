@@ -117,6 +117,7 @@ def parse_spoken(message: discord.Message, me: Me) -> Spoken | None:
         forwarding=quotes_others(message),
         id=str(message.id),
         files=own_files(message),
+        sent_at=sent_at(str(message.id)),
     )
 
 

@@ -157,7 +157,8 @@ def spoken(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> Spoken | Non
     if not (who and text):
         return None
     author = Author(who, _name_in(message, known))
-    return Spoken(author, _bounded(text), ours, bool(others), stamp(message, "ts"), files)
+    ts = stamp(message, "ts")
+    return Spoken(author, _bounded(text), ours, bool(others), ts, files, sent_at(ts))
 
 
 def _words_without_text(subtype: str) -> str:

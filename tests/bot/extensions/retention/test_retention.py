@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -21,14 +22,14 @@ from bot.extensions.retention.due import steps
 from bot.extensions.retention.settings import Retention
 from bot.reports.files import FileReader
 from bot.reports.usage import report
+from tests.fakes import openai as o
 from tests.patience import WITHIN_S
-from tests.serving import serving
-from tests.world import T1, T2, message
+from tests.serving import Chat, compatible, serving
+from tests.world import ANN, T1, T2, message
 from threads.log import LogEntry, entry_adapter
-from threads.model import Author, ThreadId
+from threads.model import Author, Earlier, Spoken, ThreadId
 from threads.store.checksummed_lines import encode
-from threads.store.data_folder import conversation_was_archived, recent_threads, thread_folder
-from threads.store.disk import PosixDisk
+from threads.store.data_folder import recent_threads, thread_folder
 
 BOB = Author("U2", "bob")
 CANARY = "kanarie-93xq"
@@ -286,16 +287,69 @@ async def test_a_thread_is_forgotten_from_within_after_a_question(tmp_path):
         assert "hi" in (await chat.say("say hi")).text
 
 
-async def test_that_a_thread_was_forgotten_is_known_also_after_what_was_said_there_later_is_old(tmp_path):
-    data = tmp_path / "data"
-    async with DEMO(data, {"access": {"admins": ["U9"]}}) as chat:
-        await chat.say("hi")
-        await chat.say("/forget now", author=Author("U9"))
-        await chat.say("say hi")
-    aged(data, T1, 40)
-    async with DEMO(data, {"retention": {"log_days": 30, "conversation_days": 30}}):
-        await gone(folder(data) / "log.jsonl", folder(data) / "context.jsonl")
-    assert conversation_was_archived(PosixDisk(), folder(data))
+class Telling(Chat):
+    """A platform that still has what was said, of which little was said to the bot."""
+
+    def __init__(self):
+        super().__init__()
+        self.capabilities = replace(self.capabilities, earlier=True)
+        self.lines = []
+
+    async def earlier(self, thread, before, after=""):
+        return Earlier(tuple(line for line in self.lines if (after or "0") < line.id < before))
+
+    def tell(self, author, text, *, ours=False):
+        """Have somebody say this, not to the bot; return its time."""
+        self.sent += 1
+        time = f"{datetime.now(UTC).timestamp():.6f}"
+        self.lines.append(Spoken(author, text, ours, id=time, sent_at=datetime.now(UTC).isoformat()))
+        return time
+
+    async def ask(self, text, time=""):
+        """Say this to the bot, by default now, and wait for the answer."""
+        now = datetime.now(UTC).isoformat()
+        sent = replace(message(1, text), id=time or self.tell(ANN, text), sent_at=now)
+        await self.sink(sent)
+        with anyio.fail_after(WITHIN_S):
+            await self.settled(sent.id)
+
+
+@pytest.mark.parametrize("whom", ["thread", "person"])
+async def test_what_was_forgotten_is_not_read_again_from_the_platform(tmp_path, whom):
+    data, chat = tmp_path / "data", Telling()
+    async with o.FakeOpenAI([o.chat_answer(o.Text("ok"))] * 3) as fake:
+        fields = {"providers": compatible("local", fake.base_url), "model": "local/m"}
+        async with serving(data, fields, chat=chat):
+            chat.tell(BOB, f"{CANARY} of bob")
+            chat.tell(ANN, "the plan of ann")
+            await chat.ask("what is said?")
+            chat.tell(Author("B"), f"bob said {CANARY}", ours=True)
+        await run(data, "forget", f"--{whom}", str(T1) if whom == "thread" else BOB.id, "--yes")
+        async with serving(data, fields, chat=chat):
+            chat.tell(BOB, "the news of bob")
+            await chat.ask("and now?")
+    before, after = (str(request.json["messages"]) for request in fake.requests)
+    assert CANARY in before
+    assert CANARY not in after and "the news of bob" in after
+    assert ("the plan of ann" in after) == (whom == "person")
+
+
+async def test_what_is_answered_after_a_thread_was_forgotten_lacks_what_was_said_before(tmp_path):
+    """Two messages come late, as after an absence; between them was said what people had forgotten."""
+    chat = Telling()
+    async with o.FakeOpenAI([o.chat_answer(o.Text("ok"))] * 3) as fake:
+        fields = {"providers": compatible("local", fake.base_url), "model": "local/m"}
+        async with serving(tmp_path / "data", fields, chat=chat):
+            first = chat.tell(ANN, "one")
+            chat.tell(ANN, CANARY)
+            second = chat.tell(ANN, "two")
+            await chat.ask("/forget now")
+            await chat.ask("one", first)
+            await chat.ask("two", second)
+            chat.tell(ANN, "the news")
+            await chat.ask("three")
+    asked = [str(request.json["messages"]) for request in fake.requests]
+    assert len(asked) == 3 and CANARY not in "".join(asked) and "the news" in asked[-1]
 
 
 async def test_what_another_person_said_counts_also_if_it_comes_into_the_log_at_the_last_moment(monkeypatch):
