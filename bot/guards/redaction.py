@@ -11,6 +11,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from os.path import commonprefix
 from urllib.parse import quote
 
@@ -23,6 +24,9 @@ LOOKAHEAD = 10_000
 
 MIN_LINE = 16
 """Characters of a line of a longer secret (such as a key file) that is a secret by itself."""
+
+NAME = 64
+"""Characters of a short text, such as an id or the name of a field: the same ones are masked again and again."""
 
 MAX_LEARNED = 400
 """Secrets that are learned while the process runs, such as tokens of people; each costs time in every text."""
@@ -79,6 +83,10 @@ ANNOUNCES = re.compile(
 
 def mask(text: str) -> str:
     """Return *text* with everything that looks like a secret replaced by `MARK`."""
+    return _masked_name(text) if len(text) <= NAME else _mask(text)
+
+
+def _mask(text: str) -> str:
     lower = _lower(text)
     for shape, *beginnings in SHAPES:
         found = [(each, said) for each in beginnings if each in (said := lower if each.islower() else text)]
@@ -87,6 +95,9 @@ def mask(text: str) -> str:
             if (masked := _masked(text, re.compile(shape), sorted(places))) != text:
                 text, lower = masked, _lower(masked)
     return text
+
+
+_masked_name = lru_cache(maxsize=1_000)(_mask)
 
 
 def _places(text: str, start: str) -> Iterator[int]:

@@ -6,12 +6,17 @@ Settings come first, then the price list of genai-prices, which is read from its
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
+from operator import mul
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
+
+from cachetools import LRUCache, cached
 
 from bot.config.settings import ModelFacts, Price, Settings
 from bot.llm.detect_model import CLOUD
@@ -28,6 +33,9 @@ Rate = Callable[[Usage], float]
 
 SHORT, PER_MILLION = 1_000, 1_000
 """Tokens for which no price for a long prompt holds, and how often a million has them."""
+
+MOST_LISTED = 1_000
+"""Listed prices that are kept in the form that is added up."""
 
 TEXT_ONLY = (
     *("claude-2", "claude-instant", "gpt-3.5", "gpt-4-0", "gpt-4-32k", "o1-mini", "o1-preview", "o3-mini"),
@@ -90,7 +98,7 @@ class Catalog:
             return own
         prices = self.listed(name)
         if prices is not None and prices.input_mtok is not None and prices.output_mtok is not None:
-            return partial(_by_list, prices)
+            return _by_list(prices)
         return None
 
     def prices(self, name: str) -> tuple[float, float] | None:
@@ -156,19 +164,40 @@ def _by_settings(price: Price, usage: Usage) -> float:
     return total / 1_000_000
 
 
-def _by_list(prices: ModelPrice, usage: Usage) -> float:
+@cached(LRUCache[int, Rate](MOST_LISTED), key=id, lock=Lock())
+def _by_list(prices: ModelPrice) -> Rate:
+    """Return the rate by listed prices. A token costs the same in all prompts up to the next length in the list.
+
+    The library takes 0.1 ms to add a call up, and a call is priced a dozen times.
+    """
+    lengths = sorted({tier.start for price in vars(prices).values() for tier in getattr(price, "tiers", ())})
+    a_token = cache(lambda longer_than: _token_prices(prices, ([0, *lengths][longer_than]) + 1))
+
+    def rate(usage: Usage) -> float:
+        usage = _sound(usage)
+        five_minutes = usage.cache_write - usage.cache_write_1h
+        counts = (usage.input, usage.cache_read, five_minutes, usage.cache_write_1h, usage.output)
+        return float(sum(map(mul, a_token(bisect_left(lengths, usage.prompt)), counts)))
+
+    return rate
+
+
+def _token_prices(prices: ModelPrice, prompt: int) -> tuple[Decimal, ...]:
+    """Return what a token costs with so long a prompt: new, read, written for 5 minutes, for an hour, and output."""
     from genai_prices import Usage as Counted  # noqa: PLC0415
 
-    usage = _sound(usage)
-    counted = Counted(
-        input_tokens=usage.prompt,
-        cache_read_tokens=usage.cache_read,
-        cache_write_tokens=usage.cache_write,
-        cache_write_1h_tokens=usage.cache_write_1h,
-        output_tokens=usage.output,
+    def price(**more: int) -> Decimal:
+        total: Decimal = prices.calc_price(Counted(input_tokens=prompt, **more))["total_price"]
+        return total
+
+    new, written = price(), {"cache_write_tokens": prompt}
+    kinds = (
+        new,
+        price(cache_read_tokens=prompt),
+        price(**written),
+        price(**written, cache_write_1h_tokens=prompt),
     )
-    total: Decimal = prices.calc_price(counted)["total_price"]
-    return float(total)
+    return (*(kind / prompt for kind in kinds), price(output_tokens=1) - new)
 
 
 def _sound(usage: Usage) -> Usage:

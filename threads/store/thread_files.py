@@ -137,10 +137,10 @@ class ThreadFiles:
     async def earlier(self, incoming: Incoming, after: str, note: Callable[[str], None]) -> Earlier:
         """Return the thread's lines between two messages, or all before one. If they cannot be read, *note* says so.
 
-        There are none if this message is the older of the two.
+        There are none if this message is the older of the two, or begins the thread.
         """
         thread = incoming.thread
-        if (time_of(incoming.id) or inf) < (time_of(after) or 0):
+        if incoming.id == thread.root or (time_of(incoming.id) or inf) < (time_of(after) or 0):
             return Earlier()
         try:
             with anyio.fail_after(EARLIER_WITHIN_S):

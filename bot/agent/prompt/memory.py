@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -67,7 +67,8 @@ NOTHING_MORE = "(nothing any more)"
 UNREADABLE = Note(f"(MEMORY.md cannot be read: it is damaged, or larger than {LARGEST:,} bytes.)")
 
 
-def memory_paths(thread: ThreadId) -> dict[Scope, Path]:
+@lru_cache(maxsize=1_000)
+def memory_paths(thread: ThreadId) -> Mapping[Scope, Path]:
     """Return the paths of a thread's memory, narrowest scope first; none leads out, whatever the ids are."""
     channel = "~".join((plain(thread.workspace), plain(thread.channel)))
     return {
@@ -120,7 +121,7 @@ class Memory:
         paths = memory_paths(thread)
         texts = await self._store.read(list(paths.values()))
         return {
-            scope: [UNREADABLE] if text is None else parse_notes(text)
+            scope: [UNREADABLE] if text is None else parse_notes(text) if text else []
             for scope, text in zip(paths, texts, strict=True)
         }
 

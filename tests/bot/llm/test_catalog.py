@@ -6,13 +6,14 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from genai_prices import Usage as Counted
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelPrice, TieredPrices
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.config.settings import ModelFacts, Price
-from bot.llm.catalog import Catalog, most
+from bot.llm.catalog import Catalog, _by_list, most
 from bot.ports.model import ModelInfo, Usage
 
 M = 1_000_000
@@ -130,6 +131,34 @@ def test_no_listed_price_falls_with_the_length_of_the_prompt():
                     assert steps == sorted(steps), model.id
                     seen += 1
     assert seen > 10
+
+
+PRICED = [
+    prices
+    for provider in get_snapshot().providers
+    for model in provider.models
+    if provider.id in ("anthropic", "google", "openai", "openrouter")
+    for prices in [model.get_prices(NOW)]
+    if prices.input_mtok is not None and prices.output_mtok is not None
+]
+
+
+@given(
+    st.sampled_from(PRICED),
+    st.tuples(*[st.integers(0, 600_000)] * 3),
+    st.integers(0, 50_000),
+    st.floats(0, 1),
+)
+def test_a_call_costs_what_the_library_of_the_list_makes_it(prices, prompt, output, hour):
+    usage = Usage(prompt[0], output, *prompt[1:], cache_write_1h=int(prompt[2] * hour))
+    counted = Counted(
+        input_tokens=usage.prompt,
+        cache_read_tokens=usage.cache_read,
+        cache_write_tokens=usage.cache_write,
+        cache_write_1h_tokens=usage.cache_write_1h,
+        output_tokens=usage.output,
+    )
+    assert _by_list(prices)(usage) == float(prices.calc_price(counted)["total_price"])
 
 
 def test_a_dated_price_is_that_of_the_moment_the_call_began():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
+from anyio.abc import TaskGroup
 
 from threads.errors import PostFailed, TransportRejected
 from threads.model import ThreadId
@@ -47,17 +47,19 @@ class BackgroundCalls:
 
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
-        self._waiting: deque[Job] = deque()
-        self._news = anyio.Event()
+        self._waiting: list[Job] = []
+        self._tasks: TaskGroup | None = None
 
     async def run(self) -> None:
         """Run the jobs, until cancelled."""
         async with anyio.create_task_group() as tasks:
-            while True:
-                while self._waiting:
-                    tasks.start_soon(self._guarded, self._waiting.popleft())
-                self._news = anyio.Event()
-                await self._news.wait()
+            for job in self._waiting:
+                tasks.start_soon(self._guarded, job)
+            self._tasks, self._waiting = tasks, []
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._tasks = None
 
     def soon(self, job: Job) -> bool:
         """Run the job in the background; return False, and drop it, if there are too many."""
@@ -65,8 +67,10 @@ class BackgroundCalls:
             log.info("live.full: too much to show at once")
             return False
         self._held += 1
-        self._waiting.append(job)
-        self._news.set()
+        if self._tasks is None:
+            self._waiting.append(job)
+        else:
+            self._tasks.start_soon(self._guarded, job)
         return True
 
     async def _guarded(self, job: Job) -> None:

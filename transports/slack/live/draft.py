@@ -64,6 +64,8 @@ class LiveDrafts:
 class LiveDraft:
     """``to`` is the person it answers; ``on_change`` is called when a message of it begins or ends, or it is hidden.
 
+    ``handed_over``: the final text went into its messages, so there is nothing to close.
+
     Events come in by `feed`, calls go out in `run`.
     """
 
@@ -81,7 +83,7 @@ class LiveDraft:
         self._calls = DraftCalls(shared.web)
         self._stream = NativeStream(self._calls, thread, (to, shared.team), links, shared.offer)
         self._changed = anyio.Event()
-        self._handed_over = False
+        self.handed_over = False
 
     @property
     def messages(self) -> tuple[DraftMessage, ...]:
@@ -105,14 +107,14 @@ class LiveDraft:
 
     async def hand_over(self) -> tuple[DraftMessage, ...]:
         """End all calls, and return the messages: the final text is written over them."""
-        self._handed_over = True
+        self.handed_over = True
         await self._calls.end()
         return self.messages
 
     async def close(self, outcome: Outcome) -> None:
         """End the draft without a final text, as `close_messages` does."""
-        if not self._handed_over:
-            self._handed_over = True
+        if not self.handed_over:
+            self.handed_over = True
             await self._calls.end()
             await close_messages(self._shared.web, self._thread, self._stream.posts, outcome)
 

@@ -297,7 +297,7 @@ class Presence(shared.Presence[_Message, LiveDraft]):
             self._words.gone(thread)  # Slack took them away as the answer came
         elif live.said:
             self._words.say(thread, "", soon=True)
-        if live.draft:
+        if live.draft and not live.draft.handed_over:
             self._closing.append(thread)
             if not self.soon(partial(self._close, thread, live.draft, end.outcome)):
                 self._closing.remove(thread)

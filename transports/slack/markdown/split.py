@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from transports.base.tables import cells
 from transports.base.text import clean, is_delimiter, split
@@ -36,7 +37,7 @@ _BACKSLASH = re.compile(r"\\([!-/:-@\[-`{-~])")
 def split_markdown(text: str, links: Links) -> tuple[str, ...]:
     """Return *text* as safe Markdown in parts that each fit one markdown block; none for a blank text."""
     text = clean(text)
-    growth = len(filled(safe(text, links))) / max(1, len(text))
+    growth = len(_safe(text, links)) / max(1, len(text))
     room = MAX_PART if growth <= 1 else int(0.95 * MAX_PART / growth)
     return tuple(_fitting(text, links, room))
 
@@ -44,11 +45,17 @@ def split_markdown(text: str, links: Links) -> tuple[str, ...]:
 def _fitting(text: str, links: Links, room: int) -> Iterator[str]:
     """Cut before making safe, so that a construct that a cut breaks is safe too."""
     for piece in split(text, room):
-        markdown = filled(safe(piece, links))
+        markdown = _safe(piece, links)
         if len(markdown) <= MAX_PART:
             yield markdown
         else:
             yield from _fitting(piece, links, room // 2)
+
+
+@lru_cache(maxsize=1)
+def _safe(text: str, links: Links) -> str:
+    """Make a text safe. That of one part, which most are, is asked for twice."""
+    return filled(safe(text, links))
 
 
 def plain(markdown: str, own: frozenset[str] = frozenset()) -> str:
