@@ -23,8 +23,8 @@ from yarl import URL
 
 from threads.errors import PostFailed, TransportRateLimited, TransportRejected, TransportUnavailable
 from transports.discord.api.gateway_link import FATAL, GATEWAY
+from transports.discord.api.options import Options
 from transports.discord.api.sdk import DISCORD
-from transports.discord.client import Options
 from transports.discord.events.gateway_session import NEEDED, invite_url
 from transports.discord.events.slash_commands import ASK_NAME
 from transports.shared.checks import (

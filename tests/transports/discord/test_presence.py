@@ -23,6 +23,7 @@ from tests.transports.discord.virtual import (
     virtual_discord,
 )
 from threads.model import Resumed, Taken, TextDelta, ThreadId, ToolStarted, TurnSettled, TurnStarted, Waiting
+from transports.discord.api.options import Options
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
 from transports.discord.post.thread_opening import Destinations
 
@@ -46,7 +47,7 @@ class PresenceCase:
     def restart(self):
         """A new process: nothing is remembered."""
         self.destinations = Destinations(self.rest)
-        self.presence = Presence(self.rest, self.destinations, **self.options)
+        self.presence = Presence(self.rest, self.destinations, Options("", **self.options))
         self.tasks.start_soon(self.presence.run)
 
     def asks(self, place="", **more):

@@ -31,6 +31,7 @@ from threads.errors import StoreUnavailable
 from threads.model import Author, ThreadId
 from threads.store.disk import PosixDisk
 from transports.discord.api.channel_types import Channels
+from transports.discord.api.options import Options
 from transports.discord.api.rest import Rest
 from transports.discord.events import interactions
 from transports.discord.events.command_registration import CommandRegistration
@@ -62,7 +63,9 @@ class CommandCase:
         self.disk = None
         self.client = RecordingClient()
         self.channels = Channels(Rest.__new__(Rest))
-        self.slash = SlashCommands(self.client, self.channels, self.take, commands=USAGES, models=NAMES)
+        self.slash = SlashCommands(
+            self.client, self.channels, self.take, Options("", commands=USAGES, models=NAMES)
+        )
 
     async def take(self, incoming, *_):
         self.taken.append(incoming)
