@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import aiohttp
@@ -108,8 +108,7 @@ class Discord(MarkedClient[Options, Rest, _Connection]):
     """One bot."""
 
     kind, scale = "discord", SNOWFLAKES
-    hides_threads = True
-    """A thread of a channel may be private: not everybody in the channel sees it."""
+    capabilities = replace(MarkedClient.capabilities, hides_threads=True)
     take_global: TakeGlobal | None = None
     ensure_ownership: Callable[[], Awaitable[None]] | None = None
     """See `transports.discord.api.account.BotAccount`."""
