@@ -110,9 +110,8 @@ class Intake:
                 missed = await self._missed(room_id, timeline.prev_batch or "", since)
                 steps = [self._own_step(event) for event in (*missed, *events)]
                 if ("invite", "join") in steps and not any(map(self._lets_in, (*missed, *events))):
-                    missed = await self._missed(
-                        room_id, timeline.prev_batch or "", ""
-                    )  # invited before *since*
+                    # Invited before *since*.
+                    missed = await self._missed(room_id, timeline.prev_batch or "", "")
                 events = [*missed, *events]
             begin = max((n for n, event in enumerate(events, 1) if self._lets_in(event)), default=0)
             for event in events[begin:]:

@@ -292,9 +292,8 @@ class PostgresJournal:
         """
         for thread, epoch in threads:
             if (known := self.owned.get(thread)) is None or known.epoch < epoch:
-                self.release_threads(
-                    [thread]
-                )  # another worker had it meanwhile, so the memory is out of date
+                # Another worker had it meanwhile, so the memory is out of date.
+                self.release_threads([thread])
                 self.owned[thread] = Ownership(epoch, claimed=claimed)
                 self.look([thread])
 

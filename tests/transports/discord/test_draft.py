@@ -12,14 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.discord import CHANNEL, GUILD, U1, Cut, RateLimited, Refused
-from tests.transports.discord.virtual import (
-    BACKEND,
-    DELETE,
-    EDIT,
-    SEND,
-    VirtualRest,
-    virtual_discord,
-)
+from tests.transports.discord.virtual import BACKEND, DELETE, EDIT, SEND, VirtualRest, virtual_discord
 from tests.transports.settling import beside
 from threads.model import (
     Resumed,

@@ -11,17 +11,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from tests.fakes.discord import (
-    CHANNEL,
-    FORUM,
-    GUILD,
-    U1,
-    Cut,
-    FakeDiscord,
-    RateLimited,
-    Stall,
-    Status,
-)
+from tests.fakes.discord import CHANNEL, FORUM, GUILD, U1, Cut, FakeDiscord, RateLimited, Stall, Status
 from tests.patience import WITHIN_S
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited
 from transports.discord.api import gateway, gateway_link

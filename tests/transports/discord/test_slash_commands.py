@@ -35,12 +35,7 @@ from transports.discord.api.options import Options
 from transports.discord.api.rest import Rest
 from transports.discord.events import interactions
 from transports.discord.events.command_registration import CommandRegistration
-from transports.discord.events.slash_commands import (
-    OUTDATED,
-    UNSUPPORTED_CHANNEL,
-    SlashCommands,
-    matching,
-)
+from transports.discord.events.slash_commands import OUTDATED, UNSUPPORTED_CHANNEL, SlashCommands, matching
 
 CALLBACK = "POST /interactions/{}/{}/callback"
 PUT = "PUT /applications/{}/commands"

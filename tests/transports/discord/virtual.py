@@ -9,18 +9,7 @@ from types import SimpleNamespace
 
 import anyio
 
-from tests.fakes.discord import (
-    APP,
-    BOT,
-    Call,
-    Cut,
-    FakeDiscord,
-    Gate,
-    RateLimited,
-    Refused,
-    Stall,
-    Status,
-)
+from tests.fakes.discord import APP, BOT, Call, Cut, FakeDiscord, Gate, RateLimited, Refused, Stall, Status
 from tests.fakes.discord.rules import Refusal
 from tests.fakes.discord.web import ROUTES
 from tests.sim.loop import SimLoop

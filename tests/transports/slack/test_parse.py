@@ -57,13 +57,7 @@ def heard(*args, **more) -> Incoming | None:
 def test_a_direct_message_is_always_for_the_bot():
     incoming = heard("hello", channel="D1", channel_type="im", client_msg_id="c-1")
     assert incoming == Incoming(
-        TS,
-        ThreadId("slack", "T1", "D1", TS),
-        Author("U1"),
-        "hello",
-        SENT_AT,
-        via="direct",
-        alias="c-1",
+        TS, ThreadId("slack", "T1", "D1", TS), Author("U1"), "hello", SENT_AT, via="direct", alias="c-1"
     )
 
 

@@ -78,10 +78,7 @@ def signed_anew(called, url: str) -> str:
 @needs_boto
 async def test_a_thread_is_answered_by_bedrock_and_each_request_has_a_signature_that_fits(tmp_path, aws):
     reply = framed(answer(Text("Hello, world")))
-    async with (
-        cloud(lambda _: reply) as (url, calls),
-        serving(tmp_path, settings("bedrock", url)) as chat,
-    ):
+    async with cloud(lambda _: reply) as (url, calls), serving(tmp_path, settings("bedrock", url)) as chat:
         assert (await chat.say("hi")).text == "Hello, world"
         assert "$0.00" in (await chat.say("/usage")).text
     (called,) = calls

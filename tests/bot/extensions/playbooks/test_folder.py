@@ -30,10 +30,7 @@ def test_files_are_read_anew_and_a_faulty_one_stops_no_other(tmp_path):
     bad = write(folder, "bad.yaml", "name: bad")
     write(folder, "notes.txt")
     assert found(library) == {"good.yaml": "good", "bad.yaml": None}
-    assert library.problems() == [
-        "bad.yaml: description: is required",
-        "bad.yaml: stages: is required",
-    ]
+    assert library.problems() == ["bad.yaml: description: is required", "bad.yaml: stages: is required"]
     bad.write_text(ONE.format("bad"))
     assert found(library) == {"good.yaml": "good", "bad.yaml": "bad"}
 

@@ -158,14 +158,7 @@ def test_plain_columns_line_up_whatever_people_are_called(capsys):
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["status"],
-        ["threads", "list"],
-        ["why", "m1"],
-        ["usage"],
-        ["audit"],
-        ["dead-letters", "list"],
-    ],
+    [["status"], ["threads", "list"], ["why", "m1"], ["usage"], ["audit"], ["dead-letters", "list"]],
     ids=lambda words: words[0],
 )
 def test_a_typo_in_the_settings_keeps_nobody_from_looking_at_a_named_folder(tmp_path, command):
