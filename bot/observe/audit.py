@@ -31,7 +31,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
@@ -44,7 +43,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from bot.observe.turn_events import turn_ids
 from threads.errors import StoreUnavailable
-from threads.model import Feedback, ThreadId, Verdict
+from threads.model import Feedback, ThreadId, Verdict, WallClock
 from threads.store.checksummed_lines import SCHEMA_VERSION, encode, repair_tail
 from threads.store.disk import Disk, Offload, write_all
 from threads.wording import first_cause
@@ -115,7 +114,7 @@ class Audit:
     def __init__(
         self,
         append: Append,
-        now: Callable[[], datetime],
+        now: WallClock,
         listener: Callable[[AuditRecord], None] = ignore,
         worker: str = "",
     ) -> None:

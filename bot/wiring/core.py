@@ -37,7 +37,7 @@ from threads.actor.turn import ActorParts
 from threads.delivery import Delivery
 from threads.errors import error_fields
 from threads.journal.records import PendingMessage, Settled
-from threads.model import Feedback, FollowUp, Incoming, Run, Spoken, ThreadId, Turn, TurnLimits
+from threads.model import Feedback, FollowUp, Incoming, Run, Spoken, ThreadId, Turn, TurnLimits, WallClock
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Documents, ThreadFiles
@@ -60,7 +60,7 @@ class Parts:
 
     store: Store
     attachments: AttachmentStore
-    now: Callable[[], datetime]
+    now: WallClock
     mask: Callable[[str], str]
     observing: Observing
     outboxes: Mapping[str, Outbox]

@@ -183,16 +183,9 @@ class Discord(MarkedClient[Options, Rest, _Connection]):
             self._now,
         )
         ask = intake.asked.by_menu if options.ask_shortcut else None
-        slash_commands = partial(SlashCommands, options=options, ask=ask)
+        slash = partial(SlashCommands, options=options, ask=ask)
         session = partial(
-            GatewaySession,
-            presence.soon,
-            intake,
-            channels,
-            registration,
-            slash_commands,
-            limits,
-            self.count_unread,
+            GatewaySession, presence.soon, intake, channels, registration, slash, limits, self.count_unread
         )
         link = GatewayLink(options, session, rest.invalid_requests, self._supervisor.heard)
         return _Connection(

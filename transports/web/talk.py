@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import IO, Literal, Protocol
 from urllib.parse import quote
@@ -32,6 +31,7 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
     TurnStarted,
+    WallClock,
 )
 from transports.base.notices import Notices
 from transports.base.text import clean
@@ -140,7 +140,7 @@ class Talk:
         files: Files,
         history: PastThreads,
         commands: Mapping[str, str],
-        now: Callable[[], datetime],
+        now: WallClock,
         most_bytes: int,
         open_notes: OpenNotes,
         notices: Notices | None = None,

@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 
 import anyio
@@ -28,7 +27,7 @@ from cachetools import LRUCache
 
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable, TransportRejected
-from threads.model import Author, Deleted, Feedback, Incoming, Outcome, Sink, ThreadId
+from threads.model import Author, Deleted, Feedback, Incoming, Outcome, Sink, ThreadId, WallClock
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.options import Options
 from transports.discord.api.rest import Rest
@@ -76,7 +75,7 @@ class Intake:
         presses: Presses[ButtonPress],
         recent: Recent,
         options: Options,
-        now: Callable[[], datetime],
+        now: WallClock,
     ) -> None:
         """*hear* gets each line of a thread, by its id, also what is not for the bot."""
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks

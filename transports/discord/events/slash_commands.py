@@ -56,12 +56,7 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
     """The commands of one client of the gateway. With ``ask``, messages have an entry in their menu."""
 
     def __init__(
-        self,
-        client: discord.Client,
-        channels: Channels,
-        take: Take,
-        options: Options,
-        ask: Ask | None = None,
+        self, client: discord.Client, channels: Channels, take: Take, options: Options, ask: Ask | None = None
     ) -> None:
         super().__init__(
             client,

@@ -20,14 +20,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from cachetools import LRUCache
 
 from threads.errors import PostFailed
-from threads.model import Outgoing, ThreadId, message_key
+from threads.model import Outgoing, ThreadId, WallClock, message_key
 from threads.store.attachments import safe_name
 from transports.base.transport import progress
 from transports.discord.api.api_errors import DiscordRefused
@@ -76,7 +75,7 @@ class Posting:
         answers: EphemeralAnswers,
         upload_limit: Callable[[str], int],
         options: Options,
-        now: Callable[[], datetime],
+        now: WallClock,
     ) -> None:
         self._rest, self._destinations, self._answers = rest, destinations, answers
         self._upload_limit, self._now, self._feedback = upload_limit, now, options.feedback
