@@ -68,11 +68,8 @@ async def test_edits_and_deletions_are_hidden_and_carry_what_was_before():
     assert (edit["subtype"], edit["hidden"]) == ("message_changed", True)
     assert (edit["message"]["text"], edit["previous_message"]["text"]) == ("two", "one")
     assert unfurl["message"]["text"] == unfurl["previous_message"]["text"] == "two"
-    assert (gone["subtype"], gone["deleted_ts"], gone["previous_message"]["text"]) == (
-        "message_deleted",
-        said.ts,
-        "two",
-    )
+    expected = ("message_deleted", said.ts, "two")
+    assert (gone["subtype"], gone["deleted_ts"], gone["previous_message"]["text"]) == expected
 
 
 async def test_subtypes_threads_files_and_other_bots():

@@ -145,11 +145,8 @@ async def test_words_follow_the_command_in_one_line_and_are_bounded():
 async def test_a_command_of_an_extension_is_there_with_its_words_and_as_much_as_discord_shows_of_its_meaning():
     async with command_case() as (_, case):
         feed = case.slash.get_command("feed")
-        assert (feed.description[:9], feed.description[-1], len(feed.description) <= 100) == (
-            "Put fish ",
-            "…",
-            True,
-        )
+        expected = ("Put fish ", "…", True)
+        assert (feed.description[:9], feed.description[-1], len(feed.description) <= 100) == expected
         assert [one.description for one in feed.parameters] == ["CAT [DISH …]"]
         assert (await case.said(U1, CHANNEL, "feed", words="Tom")).text == "/feed Tom"
 

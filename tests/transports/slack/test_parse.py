@@ -453,12 +453,8 @@ def press(action_id="choice:1", value="/retry 1700000100.000200", **more):
 def test_a_pressed_choice_is_its_command_said_in_the_thread():
     pressed = parse_action(press(), ME)
     assert isinstance(pressed, ButtonPress)
-    assert (pressed.channel, pressed.ts, pressed.blocks, pressed.label) == (
-        "C1",
-        TS,
-        ({"type": "actions"},),
-        "Retry",
-    )
+    expected = ("C1", TS, ({"type": "actions"},), "Retry")
+    assert (pressed.channel, pressed.ts, pressed.blocks, pressed.label) == expected
     incoming = pressed.incoming
     assert (incoming.text, incoming.author, incoming.via) == (
         "/retry 1700000100.000200",

@@ -274,11 +274,8 @@ def test_the_running_month_and_what_is_reserved_stay_whatever_is_asked(years):
     )
     before = told(years)
     assert drop(years, "spending", NOW + timedelta(days=400)) == 8
-    assert partitions(years, "spending") == {
-        "spending_sums": 2,
-        named("spending", -2): 1,
-        named("spending", 0): 9,
-    }
+    expected = {"spending_sums": 2, named("spending", -2): 1, named("spending", 0): 9}
+    assert partitions(years, "spending") == expected
     assert told(years) == before
     rows(years, "DELETE FROM reservation RETURNING 1")
     assert drop(years, "spending", NOW) == 1
