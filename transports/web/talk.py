@@ -283,17 +283,8 @@ class Talk:
         feed = self._feeds.of(str(thread)) if root else None
         threads, people = self.watched()
         self.relay.ask({str(thread)} - threads if root else (), {person.id} - people, afresh=True)
-        named = str(thread) if root else ""
-        return Stream(
-            person.id,
-            named,
-            self._feeds.list_of(person.id),
-            feed,
-            snapshot,
-            last_id,
-            self._streams,
-            may_go_on,
-        )
+        named, names = str(thread) if root else "", self._feeds.list_of(person.id)
+        return Stream(person.id, named, names, feed, snapshot, last_id, self._streams, may_go_on)
 
     async def earlier(self, person: Person, root: str, before: int) -> list[Event]:
         """Return what the page is told of the last messages of the first *before* of a thread."""
