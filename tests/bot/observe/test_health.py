@@ -121,10 +121,8 @@ async def test_a_port_that_is_taken_and_a_folder_that_takes_no_socket_keep_nobod
         (tmp_path / SOCKET).mkdir()
         async with serving(FakeBot(), tmp_path, port=port):
             pass
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "health.no_socket",
-        "health.no_port",
-    ]
+    expected = ["health.no_socket", "health.no_port"]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == expected
 
 
 async def test_nothing_can_be_changed_or_found_beside_the_pages(tmp_path):

@@ -366,10 +366,8 @@ def test_an_edit_is_the_new_text():
 def test_an_update_that_only_adds_a_preview_changes_what_is_quoted_and_asks_nothing_anew():
     page = {"type": "link", "url": "https://a.example", "title": "a page"}
     [edited] = edit(said(f"{AT_BOT} look", embeds=[page]))
-    assert (edited.text, edited.quoted) == (
-        "look",
-        "> Preview of https://a.example:\n> a page (https://a.example)",
-    )
+    expected = ("look", "> Preview of https://a.example:\n> a page (https://a.example)")
+    assert (edited.text, edited.quoted) == expected
 
 
 def test_edits_of_the_bot_itself_and_of_other_bots_are_nothing():

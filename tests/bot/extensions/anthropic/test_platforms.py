@@ -165,10 +165,8 @@ async def test_a_thread_is_answered_by_vertex_with_a_token_of_the_service_accoun
     parent = "/v1/projects/our-project/locations/europe-west1/publishers/anthropic/models"
     assert called.url == f"{parent}/{VERTEX}:streamRawPredict"
     assert called.headers["authorization"] == "Bearer ya29.test"
-    assert json.loads(called.body).keys() & {"model", "stream", "anthropic_version"} == {
-        "stream",
-        "anthropic_version",
-    }
+    expected = {"stream", "anthropic_version"}
+    assert json.loads(called.body).keys() & {"model", "stream", "anthropic_version"} == expected
 
 
 @pytest.mark.parametrize("kind", ["bedrock", "vertex"])
