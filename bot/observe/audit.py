@@ -55,6 +55,9 @@ AuditKind = Literal[
     "tool", "network", "budget", "circuit", "error", "start", "stop",
 ]  # fmt: skip
 
+Details = Mapping[str, JsonValue]
+"""What a line says beside its kind and whom it is about."""
+
 Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]
 """Writes an audit line, as `Audit.note` does."""
 
@@ -134,12 +137,7 @@ class Audit:
         self._verdicts[who] = feedback.verdict
 
     async def note(
-        self,
-        kind: AuditKind,
-        thread: ThreadId,
-        message_id: str,
-        author: str,
-        details: Mapping[str, JsonValue],
+        self, kind: AuditKind, thread: ThreadId, message_id: str, author: str, details: Details
     ) -> None:
         """Return when the line is on disk, and all before it. Raises `StoreUnavailable`, without the line."""
         record = self._add(kind, str(thread), message_id, author, details)
@@ -156,7 +154,7 @@ class Audit:
     def tell(
         self,
         kind: AuditKind,
-        details: Mapping[str, JsonValue],
+        details: Details,
         *,
         thread_id: str = "",
         message_id: str = "",
@@ -223,7 +221,7 @@ class Audit:
         thread_id: str,
         message_id: str,
         author: str,
-        details: Mapping[str, JsonValue],
+        details: Details,
         correlation_id: str = "",
     ) -> AuditRecord:
         """Let a line wait behind those of earlier times, whichever thread it comes from."""
