@@ -34,8 +34,8 @@ class Part:
 
 PARTS = {
     "core": Part(("bot", "threads", "transports"), 22_000, 22_000, EXTENSIONS),
-    "product": Part(("bot", "threads", "transports"), 54_639, 40_000),
-    "tests": Part(("tests",), 80_840, 58_000),
+    "product": Part(("bot", "threads", "transports"), 54_484, 40_000),
+    "tests": Part(("tests",), 80_564, 58_000),
 }
 
 
