@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from tests.fakes.discord import CHANNEL, CHANNEL2, FORUM, GUILD, U1, U2, Cut, RateLimited, Refused, Status
+from tests.sim.loop import virtual_time
 from tests.transports.discord.virtual import (
-    BACKEND,
     EDIT,
     OPEN,
     REACT,
@@ -27,10 +27,7 @@ from transports.discord.api.options import Options
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
 from transports.discord.post.thread_opening import Destinations
 
-
-@pytest.fixture
-def anyio_backend():
-    return BACKEND
+anyio_backend = virtual_time
 
 
 class PresenceCase:

@@ -9,12 +9,12 @@ import random
 from datetime import UTC, datetime
 
 import anyio
-import pytest
 
 from tests.fakes.slack import Cut, RateLimited
+from tests.sim.loop import virtual_time
 from tests.transports.memory import Memory, offload
 from tests.transports.slack.test_catch_up import FILE, ME
-from tests.transports.slack.virtual import BACKEND, VirtualWeb, virtual_slack
+from tests.transports.slack.virtual import VirtualWeb, virtual_slack
 from threads.store.mark_file import MarkFile
 from transports.shared.backfill.catch_up import CatchUp
 from transports.shared.backfill.marks import Marks
@@ -35,9 +35,7 @@ TOO_OLD_S = 600.0
 """After so long a message is not answered any more, with a word of regret."""
 
 
-@pytest.fixture
-def anyio_backend():
-    return BACKEND
+anyio_backend = virtual_time
 
 
 class Faulty(VirtualWeb):
