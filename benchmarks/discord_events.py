@@ -202,7 +202,8 @@ async def _whole(where: str, gauge: _Gauge, data: Path) -> AsyncIterator[Finish]
 def _transport(where: str, data: Path):
     from tests.fakes.discord import TOKEN  # noqa: PLC0415
     from tests.transports.bot import surroundings  # noqa: PLC0415
-    from transports.discord.client import Discord, Options  # noqa: PLC0415
+    from transports.discord.api.options import Options  # noqa: PLC0415
+    from transports.discord.client import Discord  # noqa: PLC0415
 
     options = Options(TOKEN, f"http://{where}/api/v10", f"ws://{where}/gateway")
     return Discord(options, data, **surroundings(data, "discord"))

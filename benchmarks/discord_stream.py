@@ -84,6 +84,7 @@ async def _whole(discord: FakeDiscord, channel: str, text: str, ended: float) ->
 async def _ours(discord: FakeDiscord, rest: Rest, deltas: int, size: int) -> dict[str, float]:
     from tests.fakes.discord import U1  # noqa: PLC0415
     from threads.model import Outgoing, TextDelta, ThreadId, TurnStarted, message_key  # noqa: PLC0415
+    from transports.discord.api.options import Options  # noqa: PLC0415
     from transports.discord.live.presence import Presence  # noqa: PLC0415
     from transports.discord.post.ephemeral_answers import EphemeralAnswers  # noqa: PLC0415
     from transports.discord.post.posting import Posting  # noqa: PLC0415
@@ -93,10 +94,9 @@ async def _ours(discord: FakeDiscord, rest: Rest, deltas: int, size: int) -> dic
     asked = discord.say(U1, direct, "how?").id
     thread = ThreadId("discord", "@me", direct, direct)
     destinations = Destinations(rest)
-    posting = Posting(
-        rest, destinations, EphemeralAnswers(), upload_limit=lambda _: 0, now=lambda: datetime.now(UTC)
-    )
-    presence = Presence(rest, destinations, streaming="edits")
+    options = Options("")
+    posting = Posting(rest, destinations, EphemeralAnswers(), lambda _: 0, options, lambda: datetime.now(UTC))
+    presence = Presence(rest, destinations, options)
     cpu = 0.0
 
     def take(delta: str) -> None:

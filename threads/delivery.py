@@ -37,6 +37,7 @@ from .model import (
     TurnEvent,
     TurnSettled,
     UsageCounted,
+    WallClock,
     Way,
 )
 from .ports import Store
@@ -108,7 +109,7 @@ class Delivery:
         outlet: Callable[[str], Outlet],
         mask: Callable[[str], str],
         choices: Callable[[str, str, Sequence[Way]], tuple[Choice, ...]],
-        now: Callable[[], datetime],
+        now: WallClock,
         max_age_s: float,
     ) -> None:
         self._now, self._max_age_s = now, max_age_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
-from datetime import date, datetime
+from datetime import date
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from .errors import StoreUnavailable
 from .journal.journal import FileJournal
 from .journal.ports import Taker
 from .log import Log
-from .model import ThreadId
+from .model import ThreadId, WallClock
 from .store.checkpoints import Checkpoints
 from .store.context import ContextFile
 from .store.data_folder import conversation_exists, recent_threads, thread_folder
@@ -32,13 +32,7 @@ class FileStore:
     workers, others_seen = 1, 0
 
     def __init__(
-        self,
-        data: Path,
-        disk: Disk,
-        *,
-        offload: Offload,
-        journal_offload: Offload,
-        now: Callable[[], datetime],
+        self, data: Path, disk: Disk, *, offload: Offload, journal_offload: Offload, now: WallClock
     ) -> None:
         self._data, self._disk, self._offload, self._now = data, disk, offload, now
         self._today, self._first = date.min, dict[str, str]()

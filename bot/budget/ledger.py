@@ -14,7 +14,6 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 
@@ -38,6 +37,7 @@ from bot.budget.budgets import (
 )
 from bot.ports.model import Usage
 from threads.errors import StoreUnavailable, error_fields
+from threads.model import WallClock
 from threads.store.checksummed_lines import encode, read_records
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.store.group_commit import Batch, GroupWriter
@@ -107,7 +107,7 @@ class Ledger:
         folder: Path,
         *,
         offload: Offload,
-        now: Callable[[], datetime],
+        now: WallClock,
         names: Callable[[Path], Iterable[str]] = names_in,
     ) -> None:
         self.budgets = Budgets()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pydantic import JsonValue
 
 Document = Mapping[str, JsonValue]
-"""settings.json as it was written, before anything in it was checked."""
+"""settings.json, or an object in it, as it was written: before anything in it was checked."""
 
 
 def path_of(location: Iterable[str | int]) -> str:
@@ -26,9 +26,7 @@ def object_in(value: JsonValue) -> dict[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
-def everywhere(
-    document: Mapping[str, JsonValue],
-) -> Iterator[tuple[tuple[str, ...], Mapping[str, JsonValue]]]:
+def everywhere(document: Document) -> Iterator[tuple[tuple[str, ...], Document]]:
     """Yield the settings for everybody and those of each scope, with their places."""
     yield (), document
     for name, scope in object_in(document.get("scopes")).items():

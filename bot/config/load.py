@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
-from bot.config.document import everywhere, object_in, path_of, plain
+from bot.config.document import Document, everywhere, object_in, path_of, plain
 from bot.config.extensions import (
     Installed,
     extension_faults,
@@ -364,7 +364,7 @@ def _with_credentials(folder: Path, environ: Mapping[str, str]) -> Mapping[str, 
     return {"CREDENTIALS_DIRECTORY": str(folder / CREDENTIALS), **environ}
 
 
-def _cross_faults(document: Mapping[str, JsonValue], here: Installed) -> list[str]:
+def _cross_faults(document: Document, here: Installed) -> list[str]:
     """Check what spans several keys, on the plain JSON: it is reported even if single values are wrong too."""
     providers, missing = object_in(document.get("providers")), here.missing("models")
     others = [kind for kind in here.models if kind not in KINDS]
@@ -375,9 +375,7 @@ def _cross_faults(document: Mapping[str, JsonValue], here: Installed) -> list[st
     ]
 
 
-def _model_faults(
-    document: Mapping[str, JsonValue], providers: Mapping[str, JsonValue], missing: Mapping[str, str]
-) -> Iterator[str]:
+def _model_faults(document: Document, providers: Document, missing: Mapping[str, str]) -> Iterator[str]:
     known = {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}
     named: list[tuple[str, JsonValue]]
     named = [(path_of(("models", name)), name) for name in object_in(document.get("models"))]
@@ -400,7 +398,7 @@ def _model_faults(
             yield f"{path}: {missing_words(kind, missing[kind])}"
 
 
-def _provider_faults(providers: Mapping[str, JsonValue], others: Collection[str]) -> Iterator[str]:
+def _provider_faults(providers: Document, others: Collection[str]) -> Iterator[str]:
     built_in = built_in_providers()
     for name, entry in providers.items():
         path = path_of(("providers", name))
@@ -436,9 +434,7 @@ def _built_in_kind(provider: str) -> str:
     return built_in[provider].kind if provider in built_in else "openai-compatible"
 
 
-def _param_faults(
-    document: Mapping[str, JsonValue], providers: Mapping[str, JsonValue], others: Collection[str]
-) -> Iterator[str]:
+def _param_faults(document: Document, providers: Document, others: Collection[str]) -> Iterator[str]:
     places = [(("providers", name), name, entry, False) for name, entry in providers.items()]
     prices = object_in(document.get("prices"))
     for name, entry in object_in(document.get("models")).items():

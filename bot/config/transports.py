@@ -119,5 +119,5 @@ def _scope_faults(document: Document, kinds: Kinds, instances: Mapping[str, str]
             yield f"{path}: that is the id of a channel; write {transport}:TEAM:{plain(rest)}"
 
 
-def _transports(document: Document) -> Mapping[str, JsonValue]:
+def _transports(document: Document) -> Document:
     return object_in(document.get("transports"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
@@ -14,7 +13,7 @@ from bot.config.settings import Settings, StreamTimeouts
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog
 from bot.ports.model import Model, Models
-from threads.model import File, Incoming, Turn
+from threads.model import File, Incoming, Turn, WallClock
 
 if TYPE_CHECKING:
     from bot.host.extension import OwnTurns
@@ -37,7 +36,7 @@ class MakeModel(Protocol):
         base_url: str | None,
         http: SharedHttp,
         timeouts: StreamTimeouts,
-        now: Callable[[], datetime],
+        now: WallClock,
         vision: bool,
         params: Mapping[str, JsonValue],
     ) -> Model: ...

@@ -38,7 +38,6 @@ from bot.config.settings import Settings
 from bot.ports.config_error import ConfigInvalid
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from pathlib import Path
 
     import click
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
     from bot.tools.recovery import SignIn
     from bot.tools.web.tool import WebFetch
     from threads.journal.records import PendingMessage
-    from threads.model import File, Incoming, Message, Outgoing, Sink, Spoken, ThreadId, Turn
+    from threads.model import File, Incoming, Message, Outgoing, Sink, Spoken, ThreadId, Turn, WallClock
     from threads.store.disk import Disk, Offload
     from threads.store.json_file import States
     from threads.store.thread_files import Documents
@@ -105,7 +104,7 @@ class Host:
     disk: Disk
     offload: Offload
     work: Offload
-    now: Callable[[], datetime]
+    now: WallClock
     mask: Masker
     learn: Callable[[Collection[str]], None]
     states: States

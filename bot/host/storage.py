@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from bot.agent.prompt.memory import MemoryStore
 from bot.budget.accounts import SpendingLedger
@@ -13,7 +12,7 @@ from bot.guards.redaction import Masker
 from bot.observe.audit import Append, AuditRecord, ignore
 from bot.observe.turn_events import Observing
 from bot.store.restored_answers import Restored
-from threads.model import ThreadId
+from threads.model import ThreadId, WallClock
 from threads.ports import Store
 from threads.store.disk import Disk, Offload
 from threads.store.json_file import States
@@ -40,7 +39,7 @@ class Resources:
     disk: Disk
     offload: Offload
     work: Offload
-    now: Callable[[], datetime]
+    now: WallClock
     mask: Masker
     observing: Observing
     on_audit: Callable[[AuditRecord], None] = ignore
@@ -55,7 +54,7 @@ class Storage:
     states: States
     memory: MemoryStore
     append_audit: Append
-    now: Callable[[], datetime]
+    now: WallClock
     open: Callable[[], Awaitable[object]]
     restored: Callable[[], Awaitable[Restored | None]]
     notices: Notices | None = None

@@ -31,7 +31,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
@@ -44,7 +43,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from bot.observe.turn_events import turn_ids
 from threads.errors import StoreUnavailable
-from threads.model import Feedback, ThreadId, Verdict
+from threads.model import Feedback, ThreadId, Verdict, WallClock
 from threads.store.checksummed_lines import SCHEMA_VERSION, encode, repair_tail
 from threads.store.disk import Disk, Offload, write_all
 from threads.wording import first_cause
@@ -55,6 +54,9 @@ AuditKind = Literal[
     "feedback", "approval", "question", "decision", "skill", "grant", "cancel", "retry", "failover", "rotation",
     "tool", "network", "budget", "circuit", "error", "start", "stop",
 ]  # fmt: skip
+
+Details = Mapping[str, JsonValue]
+"""What a line says beside its kind and whom it is about."""
 
 Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]
 """Writes an audit line, as `Audit.note` does."""
@@ -115,7 +117,7 @@ class Audit:
     def __init__(
         self,
         append: Append,
-        now: Callable[[], datetime],
+        now: WallClock,
         listener: Callable[[AuditRecord], None] = ignore,
         worker: str = "",
     ) -> None:
@@ -135,12 +137,7 @@ class Audit:
         self._verdicts[who] = feedback.verdict
 
     async def note(
-        self,
-        kind: AuditKind,
-        thread: ThreadId,
-        message_id: str,
-        author: str,
-        details: Mapping[str, JsonValue],
+        self, kind: AuditKind, thread: ThreadId, message_id: str, author: str, details: Details
     ) -> None:
         """Return when the line is on disk, and all before it. Raises `StoreUnavailable`, without the line."""
         record = self._add(kind, str(thread), message_id, author, details)
@@ -157,7 +154,7 @@ class Audit:
     def tell(
         self,
         kind: AuditKind,
-        details: Mapping[str, JsonValue],
+        details: Details,
         *,
         thread_id: str = "",
         message_id: str = "",
@@ -224,7 +221,7 @@ class Audit:
         thread_id: str,
         message_id: str,
         author: str,
-        details: Mapping[str, JsonValue],
+        details: Details,
         correlation_id: str = "",
     ) -> AuditRecord:
         """Let a line wait behind those of earlier times, whichever thread it comes from."""

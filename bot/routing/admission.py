@@ -15,7 +15,7 @@ from datetime import datetime
 
 import anyio
 
-from threads.model import Feedback, Incoming, ThreadId
+from threads.model import Feedback, Incoming, ThreadId, WallClock
 
 MENTION_WITHIN_S = 1.0
 """Seconds after a message in which the store may not yet have the mention before it.
@@ -37,7 +37,7 @@ class Admission:
     allowed: Allowed
     joined: Callable[[ThreadId, str], Awaitable[bool]]
     first_today: Callable[[str, str], Awaitable[bool]]
-    now: Callable[[], datetime]
+    now: WallClock
 
     async def admits(self, incoming: Incoming) -> bool:
         match incoming.via:

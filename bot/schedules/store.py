@@ -6,7 +6,7 @@ most; without one it ends after its first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from bot.ports.errors import ToolDenied, ToolInvalidInput
 from bot.schedules.times import find_zone, format_time, next_after
-from threads.model import Author, Incoming, ThreadId
+from threads.model import Author, Incoming, ThreadId, WallClock
 from threads.scheduled_messages import scheduled_id, shortened
 from threads.store.json_file import JsonState, State
 
@@ -105,10 +105,7 @@ class Schedules:
     """All schedules. ``lock`` is held while one is delivered, so that it is not cancelled in between."""
 
     def __init__(
-        self,
-        state: State[SchedulesFile],
-        now: Callable[[], datetime],
-        limits: ScheduleLimits = ScheduleLimits(),
+        self, state: State[SchedulesFile], now: WallClock, limits: ScheduleLimits = ScheduleLimits()
     ) -> None:
         self.now = now
         self.changed, self.lock = anyio.Event(), anyio.Lock()

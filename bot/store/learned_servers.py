@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from bot.ports.effort import Effort
 from bot.ports.model import AnswerRoom
 from threads.errors import StoreUnavailable
+from threads.model import WallClock
 from threads.store.json_file import JsonState, State
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class LearnedServers:
         state: State[ServersFile] | None = None,
         known: Mapping[str, Learned] | None = None,
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: WallClock = lambda: datetime.now(UTC),
     ) -> None:
         self._state, self._now = state, now
         self._unsaved = dict(known or {})

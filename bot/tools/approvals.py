@@ -38,7 +38,7 @@ from bot.tools.labels import format_arguments
 from bot.tools.questions import digest
 from threads.errors import PostFailed, StoreUnavailable
 from threads.invisible_text import escaped
-from threads.model import Answer, Option, Question, ThreadId
+from threads.model import Answer, Option, Question, ThreadId, WallClock
 from threads.store.disk import Offload
 from threads.store.json_file import JsonState, State
 
@@ -148,7 +148,7 @@ class Approvals:
         state: State[ApprovalsFile],
         *,
         offload: Offload,
-        now: Callable[[], datetime],
+        now: WallClock,
         is_admin: Callable[[str], bool],
         note: Note,
         mask: Callable[[str], str],

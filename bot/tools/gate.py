@@ -201,7 +201,7 @@ class Toolbox:
             log.warning("tool.retried: %s: a person chose so", call.name, extra=fields)
             return await self._call(again)
         return await self._results.failed(
-            call, error, context, suggestion=choice.suggestion, person=choice.words
+            call, error, context, suggestion=choice.suggestion, words=choice.words
         )
 
     async def _choose(self, call: ToolCall, error: ToolError, context: ToolContext) -> Choice:

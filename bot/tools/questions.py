@@ -33,7 +33,7 @@ from bot.ports.errors import ToolDenied
 from bot.ports.tool import Arguments, ToolContext
 from threads.actor.questions import Questions
 from threads.errors import StoreUnavailable
-from threads.model import Answer, Incoming, Option, Question, ThreadId, chosen
+from threads.model import Answer, Incoming, Option, Question, ThreadId, WallClock, chosen
 from threads.store.json_file import JsonState, State
 
 log = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ class DurableQuestions:
         self,
         state: State[QuestionsFile],
         *,
-        now: Callable[[], datetime],
+        now: WallClock,
         is_admin: Callable[[str], bool],
         note: Note,
         mask: Callable[[str], str],

@@ -149,9 +149,8 @@ class Recovery:
         if (sign_in := self._sign_in(tool.name, context)) is None:
             return LEAVE
         key = call_key(tool.name, arguments, context)
-        async with self._asking.setdefault(
-            (context.thread, context.message_id, sign_in.server), anyio.Lock()
-        ):
+        asked = context.thread, context.message_id, sign_in.server
+        async with self._asking.setdefault(asked, anyio.Lock()):
             if await self._goes_on(key, sign_in):
                 return _again(error)
             return await self._choose(tool, arguments, error, context, sign_in)

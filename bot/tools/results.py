@@ -45,18 +45,12 @@ class Results:
         return await self._result(call, result, returned.origin, context)
 
     async def failed(
-        self,
-        call: ToolCall,
-        error: ToolError,
-        context: ToolContext,
-        *,
-        suggestion: str = "",
-        person: str = "",
+        self, call: ToolCall, error: ToolError, context: ToolContext, *, suggestion: str = "", words: str = ""
     ) -> ToolResult:
-        """Return a failure, with what a *person* said about it. A *suggestion* replaces the error's own."""
+        """Return a failure, with the *words* of a person about it. A *suggestion* replaces the error's own."""
         body = error_body(error, self._mask(str(error))[:MAX_MESSAGE], suggestion)
-        if person:
-            body[PERSON] = person
+        if words:
+            body[PERSON] = words
         if error.partial is not None:
             body["partial"] = error.partial
         return await self._result(call, body, error.origin, context, is_error=True)

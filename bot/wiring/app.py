@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -52,7 +52,6 @@ from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
 from threads.model import Outgoing, ThreadId, Turn, TurnLimits
-from threads.ports import Store
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import lock_data_folder
 from threads.store.disk import Offload, PosixDisk
@@ -119,7 +118,6 @@ async def serve(
     outbox = partial(Outbox, ensure_ownership=store.ensure_ownership, max_age_s=settings.recovery.max_age_s)
     outboxes = {transport.name: outbox(transport) for transport in transports}
     post = partial(_post, outboxes, resources.mask)
-    stopped: list[str] = []
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
         await storage.open()
         chosen = ModelChoices(await storage.states.open("models", ModelsFile()), count=chosen_here)
@@ -137,46 +135,29 @@ async def serve(
         ):
             await _load_prices(settings, offload)
             models = _models(settings, environ, storage, resources, tool_set, http, chosen, learned)
+            instructions = Instructions(
+                resources.disk, settings.data, settings.name, tool_set.instructions, offload
+            )
+            mask_events = partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets))
             agents = Agents(
-                current,
-                models,
-                tool_set,
-                Instructions(resources.disk, settings.data, settings.name, tool_set.instructions, offload),
-                store,
-                storage.ledger,
-                partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets)),
-                schema_of,
+                current, models, tool_set, instructions, store, storage.ledger, mask_events, schema_of
             )
             agents.check(settings)
             tool_set.agents = agents
             on_agents(agents)
             link = partial(_link, transports)
             escalation = Escalation(tasks, settings.escalation, post, link, storage.now, storage.claim_report)
+            backup = await storage.restored()
             bot = _Bot(
-                current,
-                access,
-                resources,
-                store,
-                transports,
-                outboxes,
-                agents,
-                reload,
-                escalation,
-                await storage.restored(),
-                storage.trouble,
+                current, access, resources, storage, transports, outboxes, agents, reload, escalation, backup
             )
-            core = await open_core(tasks, bot.parts())
-            bot.start_schedules(tasks, core, post)
-            tasks.start_soon(escalation.watch, transports)
-            if reload:
-                check = partial(_can_reload, agents, environ, offload)
-                reload.start(tasks, offload, check, escalation.report)
+            core = await bot.open(tasks, environ)
             with _last_writes(offload, journal_offload):
-                async with watch(bot.live(core, model, (offload, journal_offload))):
-                    await bot.serve_transports(core, stopped)
+                async with watch(bot.live(core, (offload, journal_offload))):
+                    await bot.serve_transports(core)
             tasks.cancel_scope.cancel()
-    if stopped:
-        raise ConfigInvalid("\n".join(stopped))
+    if bot.stopped:
+        raise ConfigInvalid("\n".join(bot.stopped))
 
 
 @contextmanager
@@ -219,22 +200,33 @@ def _models(
 
 @dataclass(frozen=True, slots=True)
 class _Bot:
-    """The parts of one bot, and how they meet. ``restore`` is the backup that its data came from.
+    """The parts of one bot, and how they meet. ``restored`` is the backup that its data came from.
 
-    ``store_trouble`` returns what is wrong with the store, blank if nothing is.
+    ``stopped`` has the faults of transports that only a person can fix.
     """
 
     current: CurrentSettings
     access: AccessControl
     resources: Resources
-    store: Store
+    storage: Storage
     transports: Sequence[Transport]
     outboxes: Mapping[str, Outbox]
     agents: Agents
     reload: Reload | None
     escalation: Escalation
-    restore: Restored | None
-    store_trouble: Callable[[], str]
+    restored: Restored | None
+    stopped: list[str] = field(default_factory=list, init=False)
+
+    async def open(self, tasks: TaskGroup, environ: Mapping[str, str]) -> Core:
+        """Start in *tasks* all but the transports, and return the core. Raises as `open_core` does."""
+        core = await open_core(tasks, self.parts())
+        self._start_schedules(tasks, core)
+        tasks.start_soon(self.escalation.watch, self.transports)
+        if self.reload:
+            offload = self.resources.offload
+            check = partial(_can_reload, self.agents, environ, offload)
+            self.reload.start(tasks, offload, check, self.escalation.report)
+        return core
 
     def troubles(self) -> list[str]:
         """Return a clause for each thing that does not work now."""
@@ -242,7 +234,7 @@ class _Bot:
             *link_troubles(self.transports),
             *self.agents.tool_set.troubles,
             *filter(None, [self.agents.instructions.problem, self.reload.trouble if self.reload else ""]),
-            *filter(None, [self.store_trouble()]),
+            *filter(None, [self.storage.trouble()]),
         ]
 
     def accounts(self) -> Accounts:
@@ -255,7 +247,7 @@ class _Bot:
         settings, resources, tool_set = self.current.settings, self.resources, self.agents.tool_set
         limits = limits_of(settings)
         return Parts(
-            store=self.store,
+            store=self.storage.store,
             attachments=AttachmentStore(resources.disk, resources.offload, limits.attachment_bytes),
             now=resources.now,
             mask=resources.mask,
@@ -265,7 +257,7 @@ class _Bot:
             limits=limits,
             rates=RateLimiter(settings.limits.messages_per_minute_per_user, exempt=self.access.is_admin),
             recovery=settings.recovery,
-            restored=self.restore,
+            restored=self.restored,
             allowed=self.access.allowed,
             is_admin=self.access.is_admin,
             models=self.agents.models,
@@ -296,7 +288,7 @@ class _Bot:
             return explain_to_operator(error, reference, self.current.settings)
         return wording.explain(error, reference)
 
-    def live(self, core: Core, model: str, disk_threads: Sequence[DiskThreads]) -> LiveParts:
+    def live(self, core: Core, disk_threads: Sequence[DiskThreads]) -> LiveParts:
         """Return the parts whose state is observed."""
 
         def troubles() -> list[str]:
@@ -305,7 +297,7 @@ class _Bot:
 
         return LiveParts(
             self.current.settings.data,
-            model,
+            self.current.settings.model,
             self.transports,
             disk_threads,
             core.registry,
@@ -317,14 +309,12 @@ class _Bot:
             troubles,
             self.resources.mask,
             self.agents.chain.prepare,
-            self.store_trouble,
+            self.storage.trouble,
             self.agents.chain.servers,
             {path: take for one in self.agents.tool_set.running for path, take in one.posts.items()},
         )
 
-    def start_schedules(
-        self, tasks: TaskGroup, core: Core, post: Callable[[Outgoing], Awaitable[str]]
-    ) -> None:
+    def _start_schedules(self, tasks: TaskGroup, core: Core) -> None:
         """Start the tasks that send scheduled messages when they are due, or only what extensions have promised.
 
         Each transport has its own: a process that serves only some of them, such as a chat in the terminal beside the
@@ -337,17 +327,17 @@ class _Bot:
                 core.journal.knows,
                 self.access.allowed,
                 lambda: self.accounts().may_schedule(),
-                post,
+                partial(_post, self.outboxes, self.resources.mask),
                 [transport],
                 self.current.settings.recovery.max_age_s,
                 only_returns="schedule" not in self.agents.tool_set.enabled,
             )
-            tasks.start_soon(self.store.hold, f"schedules {transport}", scheduler.run, lambda: None)
+            tasks.start_soon(self.storage.store.hold, f"schedules {transport}", scheduler.run, lambda: None)
 
-    async def serve_transports(self, core: Core, stopped: list[str]) -> None:
-        """Serve all transports until they end. Faults that only a person can fix are added to *stopped*."""
+    async def serve_transports(self, core: Core) -> None:
+        """Serve all transports until they end, or ``stopped`` has their faults."""
         receive = self.agents.tool_set.receiving(core.orchestrator.receive)
-        sink = skip_answered(receive, self.restore, core.journal.knows, self.outboxes)
+        sink = skip_answered(receive, self.restored, core.journal.knows, self.outboxes)
 
         async def serve(transport: Transport) -> None:
             try:
@@ -355,7 +345,7 @@ class _Bot:
             except* TransportFatal as faults:  # it stops this transport, and no other
                 fault = str(wording.first_cause(faults))
                 log.error("transport.stopped: %s: %s", transport.name, fault)  # noqa: TRY400 - it says what to do
-                stopped.append(f"{transport.name}: {fault}")
+                self.stopped.append(f"{transport.name}: {fault}")
                 self.escalation.stopped(transport.name, fault)
 
         async with anyio.create_task_group() as tasks:

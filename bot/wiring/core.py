@@ -34,10 +34,10 @@ from threads.actor.recovery import Plan, plan
 from threads.actor.registry import Registry
 from threads.actor.slots import Slots
 from threads.actor.turn import ActorParts
-from threads.delivery import Delivery, Outlet
+from threads.delivery import Delivery
 from threads.errors import error_fields
 from threads.journal.records import PendingMessage, Settled
-from threads.model import Feedback, FollowUp, Incoming, Run, Spoken, ThreadId, Turn, TurnLimits
+from threads.model import Feedback, FollowUp, Incoming, Run, Spoken, ThreadId, Turn, TurnLimits, WallClock
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Documents, ThreadFiles
@@ -60,7 +60,7 @@ class Parts:
 
     store: Store
     attachments: AttachmentStore
-    now: Callable[[], datetime]
+    now: WallClock
     mask: Callable[[str], str]
     observing: Observing
     outboxes: Mapping[str, Outbox]
@@ -107,10 +107,9 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     ledger = store.journal.ledger
     if parts.restored:  # a process that ran on after the backup may have posted more than the journal has
         ledger.doubt(parts.restored.restored_at.isoformat(timespec="milliseconds"))
-    outlet = partial(_outlet, parts.outboxes)
     delivery = Delivery(
         store,
-        outlet=outlet,
+        outlet=lambda transport: parts.outboxes.get(transport) or AbsentOutlet(),
         mask=parts.mask,
         choices=choices,
         now=parts.now,
@@ -229,11 +228,6 @@ async def _run_if_seen(parts: Parts, turn: Turn) -> str:
     if outbox := parts.outboxes.get(thread.transport):
         await outbox.ensure_open(thread, turn.incoming.id)
     return await parts.run(turn)
-
-
-def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:
-    """Return the outlet of a transport. One that is not served posts nothing."""
-    return outboxes.get(transport) or AbsentOutlet()
 
 
 def _report_failure(parts: Parts, error: Exception, pending: PendingMessage, reference: str) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 
 import anyio
 from anyio.abc import TaskGroup
@@ -29,7 +28,7 @@ from bot.ports.errors import AllProvidersFailed, ContentPolicy, ModelDeclined
 from bot.ports.status import UP
 from bot.wiring.outages import AGAIN_AFTER_S, News, Outages
 from threads.errors import PostFailed, error_fields
-from threads.model import Outgoing, ThreadId
+from threads.model import Outgoing, ThreadId, WallClock
 from threads.wording import first_cause
 
 log = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ class Escalation:
         settings: Settings,
         post: Callable[[Outgoing], Awaitable[str]],
         link: Callable[[ThreadId], str],
-        now: Callable[[], datetime],
+        now: WallClock,
         claim: Claim = always,
     ) -> None:
         self._claim = claim

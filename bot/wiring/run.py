@@ -131,16 +131,9 @@ def _transports(
     count_unread: Callable[[str, str], None],
     storage: Storage,
 ) -> Sequence[Transport]:
-    kinds, models = transport_kinds(settings), offered(settings, model)
+    kinds = transport_kinds(settings)
+    host = partial(host, storage=storage, models=offered(settings, model))
     return [
-        kinds[given.kind].open(
-            host(
-                name=name,
-                given=given,
-                storage=storage,
-                models=models,
-                count_unread=partial(count_unread, name),
-            )
-        )
+        kinds[given.kind].open(host(name=name, given=given, count_unread=partial(count_unread, name)))
         for name, given in served(settings).items()
     ]

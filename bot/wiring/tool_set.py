@@ -295,31 +295,37 @@ async def open_tool_set(
     async with _open_extensions(tool_set, host):
         if "memory" in enabled:
             tool_set.memory = Memory(storage.memory, now=resources.now, is_admin=is_admin)
-            tool_set.add("memory", Remember(tool_set.memory, resources.mask), Recall(tool_set.memory))
+            tool_set.add("memory", Remember(tool_set.memory, mask), Recall(tool_set.memory))
         if host.web_fetch:
             tool_set.add("web_fetch", host.web_fetch)
-        tool_set.approvals = Approvals(
-            policy_of(settings.tools),
-            await storage.states.open("approvals", ApprovalsFile()),
-            offload=resources.offload,
-            now=resources.now,
-            is_admin=is_admin,
-            note=audit.note,
-            mask=mask,
-            expires_s=settings.tools.approval_expires_s,
-            reviews=[one.review for one in tool_set.running if one.review],
-        )
-        tool_set.questions = DurableQuestions(
-            await storage.states.open("questions", QuestionsFile()),
-            now=resources.now,
-            is_admin=is_admin,
-            note=audit.note,
-            mask=mask,
-            expires_s=settings.tools.approval_expires_s,
-        )
-        if "ask_person" in enabled:
-            tool_set.add("ask_person", AskPerson(tool_set.questions))
+        await _open_questions(tool_set, host)
         yield tool_set
+
+
+async def _open_questions(tool_set: ToolSet, host: Host) -> None:
+    """Open what people are asked: whether a tool may run, and what a tool wants to know."""
+    given = host.settings.tools
+    tool_set.approvals = Approvals(
+        policy_of(given),
+        await host.states.open("approvals", ApprovalsFile()),
+        offload=host.offload,
+        now=host.now,
+        is_admin=host.is_admin,
+        note=host.note,
+        mask=host.mask,
+        expires_s=given.approval_expires_s,
+        reviews=[one.review for one in tool_set.running if one.review],
+    )
+    tool_set.questions = DurableQuestions(
+        await host.states.open("questions", QuestionsFile()),
+        now=host.now,
+        is_admin=host.is_admin,
+        note=host.note,
+        mask=host.mask,
+        expires_s=given.approval_expires_s,
+    )
+    if "ask_person" in host.enabled:
+        tool_set.add("ask_person", AskPerson(tool_set.questions))
 
 
 @asynccontextmanager

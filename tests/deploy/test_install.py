@@ -125,8 +125,7 @@ def test_a_dry_run_says_what_it_would_do_and_changes_nothing(machine):
 
 
 @pytest.mark.parametrize(
-    ("command", "word"),
-    [("upgrade", "upgraded"), ("rollback", "rolled back"), ("uninstall", "uninstalled")],
+    ("command", "word"), [("upgrade", "upgraded"), ("rollback", "rolled back"), ("uninstall", "uninstalled")]
 )
 def test_a_dry_run_of_the_others_changes_nothing_either(installed, command, word):
     if command == "rollback":

@@ -99,13 +99,7 @@ def facts(ledger: Ledger) -> Facts:
     """Return what a ledger says, without the numbers and instants that the journal stamps on."""
     return (
         tuple(
-            (
-                key,
-                o.received.text,
-                str(o.attempts),
-                o.intent.text if o.intent else "",
-                o.platform_id,
-            )
+            (key, o.received.text, str(o.attempts), o.intent.text if o.intent else "", o.platform_id)
             for key, o in ledger.pending.items()
         ),
         frozenset((key, end.outcome, end.by) for key, end in ledger.settled.items()),

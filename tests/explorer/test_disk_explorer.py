@@ -30,14 +30,7 @@ from tests.explorer.scenarios import (
     received,
     running,
 )
-from tests.explorer.threadfiles import (
-    FOLDER,
-    ContextScenario,
-    conversation,
-    entry_of,
-    open_context,
-    said,
-)
+from tests.explorer.threadfiles import FOLDER, ContextScenario, conversation, entry_of, open_context, said
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.log import Log, entries

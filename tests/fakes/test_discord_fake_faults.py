@@ -2,11 +2,7 @@
 
 import aiohttp
 
-from tests.fakes.discord import (
-    CHANNEL,
-    CHANNEL2,
-    FakeDiscord,
-)
+from tests.fakes.discord import CHANNEL, CHANNEL2, FakeDiscord
 
 
 async def call(fake, http, method="POST", path=f"/channels/{CHANNEL}/messages", **json):

@@ -65,10 +65,8 @@ async def test_unknown_things_and_missing_permissions_are_refused():
             403,
             50005,
         )
-        assert await refused(place(client, CHANNEL).get_partial_message(int(other.id)).delete()) == (
-            403,
-            50013,
-        )
+        expected = (403, 50013)
+        assert await refused(place(client, CHANNEL).get_partial_message(int(other.id)).delete()) == expected
         fake.deny(CHANNEL, "SEND_MESSAGES")
         fake.deny(CHANNEL2, "VIEW_CHANNEL")
         assert await refused(place(client, CHANNEL).send("x")) == (403, 50013)

@@ -60,12 +60,7 @@ class UserPlatform(Chat):
         self.attached.append((name, file.read_bytes()))
 
     async def ask(
-        self,
-        text: str = "please help",
-        *,
-        names: Sequence[str] = (),
-        thread: ThreadId = T1,
-        quoted: str = "",
+        self, text: str = "please help", *, names: Sequence[str] = (), thread: ThreadId = T1, quoted: str = ""
     ) -> Incoming:
         """Send ann's message with the files of these names, and what others say in it, and return it."""
         self.sent += 1

@@ -236,8 +236,7 @@ async def test_a_picture_is_shown_to_the_model_and_only_its_path_is_stored(tmp_p
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"<svg/>", PNG + b"x" * MAX_BYTES, PNG[:16] + struct.pack(">II", 9_000, 9_000), PNG[:20]],
+    "content", [b"<svg/>", PNG + b"x" * MAX_BYTES, PNG[:16] + struct.pack(">II", 9_000, 9_000), PNG[:20]]
 )
 async def test_what_is_no_picture_that_providers_take_stays_a_file(tmp_path, content):
     platform = Giving(F1=content)

@@ -567,9 +567,8 @@ COMMANDS = (
 def test_no_command_prints_one(told, command):
     assert told[command].strip()
     assert command == "chat" or "Traceback" not in told[command]
-    allowed = (
-        ["slack.kan"] if command == "settings error" else []
-    )  # the key of a map that somebody wrote himself
+    # The key of a map that somebody wrote himself.
+    allowed = ["slack.kan"] if command == "settings error" else []
     assert [part for part in found_in(told[command]) if part not in allowed] == []
 
 

@@ -61,11 +61,8 @@ async def test_earlier_lines_stand_above_the_first_message_with_their_authors(tm
     )
     requests = await first_of(tmp_path, platform, message(1, "help"), message(2, "more"))
     first = requests[0].messages[0]
-    assert first.blocks[0].text.splitlines()[1:] == [
-        "> [bob (U2)] the server is down",
-        "> [you] noted",
-        "> [ann (U1)] again?",
-    ]
+    expected = ["> [bob (U2)] the server is down", "> [you] noted", "> [ann (U1)] again?"]
+    assert first.blocks[0].text.splitlines()[1:] == expected
     assert first.blocks[-1] == Text("help")
     assert platform.asked == [(T1, "m1", "")], "read once: no line is known by its id"
     assert requests[1].messages[0] == first, "the same bytes in every later request"

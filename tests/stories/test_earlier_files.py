@@ -89,11 +89,8 @@ async def test_a_file_that_somebody_sent_between_two_turns_comes_with_the_next_o
         platform.send(3, BOB, "b.txt")
         await platform.exchange(bot, asks(4), asks(5))
     brought = [listed(entry) for entry in model.requests[-1].messages if entry.role == "user"]
-    assert [[line.split()[1] for line in lines] for lines in brought] == [
-        ["attachments/1.0-a.txt"],
-        ["attachments/3.0-b.txt"],
-        [],
-    ]
+    expected = [["attachments/1.0-a.txt"], ["attachments/3.0-b.txt"], []]
+    assert [[line.split()[1] for line in lines] for lines in brought] == expected
 
 
 async def test_a_message_has_its_own_files_first_then_the_roots_then_the_newest_and_the_rest_is_named(

@@ -98,10 +98,8 @@ async def test_when_all_are_down_each_is_told_when_the_channel_can_be_reached_ag
         await anyio.sleep(600)
         operators.here.state = "connected"
         await anyio.sleep(60)
-        assert operators.told == [
-            "I have been cut off from There since 10:00 UTC",
-            "I am connected to Here again",
-        ]
+        expected = ["I have been cut off from There since 10:00 UTC", "I am connected to Here again"]
+        assert operators.told == expected
         operators.there.state = "connected"
         await anyio.sleep(60)
         assert operators.told[2:] == ["I am connected to There again"]

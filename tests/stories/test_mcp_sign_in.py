@@ -111,11 +111,8 @@ async def test_a_call_runs_as_who_asks_and_no_token_comes_out_anywhere(tmp_path,
         await made.chat.say("again, with a new token")
         assert made.site.grants.refreshes == 1
         secrets = made.site.grants.issued
-        assert {secret.split("-")[1] for secret in secrets if secret.startswith(CANARY)} == {
-            "code",
-            "access",
-            "refresh",
-        }
+        expected = {"code", "access", "refresh"}
+        assert {secret.split("-")[1] for secret in secrets if secret.startswith(CANARY)} == expected
         for place, text in made.everything_else().items():
             for secret in secrets:
                 assert secret not in text, place

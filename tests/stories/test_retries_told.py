@@ -51,10 +51,8 @@ async def test_of_a_model_call(tmp_path, platform, told):
     model = Only(RetryingModel(flaky, LlmRetry(), lambda: 0.5))
     await converse(tmp_path, platform, model, message())
     assert told() == [("model.retry", 2, 2.0, "unavailable"), ("model.retry", 3, 4.0, "unavailable")]
-    assert [record.message for record in told.records()] == [
-        "model.retry: fake/one: 529",
-        "model.retry: fake/one: 529 again",
-    ]
+    expected = ["model.retry: fake/one: 529", "model.retry: fake/one: 529 again"]
+    assert [record.message for record in told.records()] == expected
     for record in told.records():
         assert (record.levelname, record.provider, record.model) == ("WARNING", "fake", "fake/one")
         assert record.duration_ms == 0, "of the call, not of the wait"
@@ -109,10 +107,8 @@ async def test_of_an_actor_that_waits_for_the_disk_or_crashes(tmp_path, told):
         await platform.until(lambda: sum(isinstance(e, Waiting) for _, e in platform.events) == 2)
         disk.refuse = {}
         await platform.settled("m1")
-    assert told() == [
-        ("actor.waits", 2, 2.0, "store_unavailable"),
-        ("actor.waits", 3, 4.0, "store_unavailable"),
-    ]
+    expected = [("actor.waits", 2, 2.0, "store_unavailable"), ("actor.waits", 3, 4.0, "store_unavailable")]
+    assert told() == expected
     assert all(record.correlation_id for record in told.records())
 
 

@@ -133,11 +133,7 @@ async def test_access_is_that_of_the_place_for_messages_and_commands(tmp_path):
     assert len(fake.requests) == len(expected)
 
 
-PRICED = {
-    "providers": {},
-    "prices": {"local/usual": {"input": 100, "output": 100}},
-    "max_tokens": 1000,
-}
+PRICED = {"providers": {}, "prices": {"local/usual": {"input": 100, "output": 100}}, "max_tokens": 1000}
 """At most 0.10 USD for an answer and something for the prompt."""
 
 

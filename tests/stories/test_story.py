@@ -95,10 +95,8 @@ async def test_a_failed_turn_is_told_in_a_friendly_sentence_and_the_next_message
         await bot.orchestrator.receive(message(1))
         await bot.orchestrator.receive(message(2))
         await platform.settled("m1", "m2")
-    assert [(p.kind, platform.outcomes[p.reply_to]) for p in platform.posts] == [
-        ("error", "failed"),
-        ("reply", "answered"),
-    ]
+    expected = [("error", "failed"), ("reply", "answered")]
+    assert [(p.kind, platform.outcomes[p.reply_to]) for p in platform.posts] == expected
     assert "sk-secret" not in platform.texts[0]
     assert platform.texts[0].startswith(sentences.FRIENDLY["auth"])
 

@@ -63,7 +63,7 @@ def usual(crowd: Crowd) -> dict[str, Any]:
                 "bot_token": "file:slack-bot",
                 "app_token": "file:slack-app",
                 "api_base_url": crowd.slack.api_base_url,
-            },
+            }
         },
         "tools": {"policy": {"shell": "allow"}},
     }

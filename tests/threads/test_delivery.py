@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from datetime import timedelta
 
 import anyio
@@ -10,7 +9,7 @@ import pytest
 
 from bot.reports.files import FileReader
 from bot.reports.message_story import stories
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.world import Clock, Platform, Scripted, message, running, says
 from threads.errors import StoreUnavailable, TransportUnavailable
 from threads.journal.records import Intent
@@ -20,9 +19,7 @@ from transports.shared.delivery.outbox import Outbox
 HOURS = timedelta(hours=3)
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 class LoopClock(Clock):

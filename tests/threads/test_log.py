@@ -62,10 +62,8 @@ async def test_a_log_that_refuses_is_tried_and_reported_once_for_all_its_lines(t
             await last.done.wait()
             lines = [record.getMessage() for record in caplog.records]
         tasks.cancel_scope.cancel()
-    assert lines == [
-        "log.write_failed: [Errno 5] broken",
-        f"log.behind: entries kept: {MAX_WAITING}, dropped: 1",
-    ]
+    expected = ["log.write_failed: [Errno 5] broken", f"log.behind: entries kept: {MAX_WAITING}, dropped: 1"]
+    assert lines == expected
 
 
 async def test_lines_that_the_disk_had_refused_are_there_before_their_thread_is_erased(tmp_path):

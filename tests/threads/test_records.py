@@ -8,15 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threads.journal.deduplication import DEDUPE_AT_LEAST
-from threads.journal.records import (
-    RECENT,
-    Intent,
-    Ledger,
-    Posted,
-    Received,
-    Settled,
-    Started,
-)
+from threads.journal.records import RECENT, Intent, Ledger, Posted, Received, Settled, Started
 from threads.model import Author, ThreadId, message_key
 
 ids = st.fixed_dictionaries(

@@ -171,10 +171,7 @@ async def test_an_old_button_works_after_a_restart_and_the_question_is_not_asked
 
 
 @ANYWHERE
-@pytest.mark.parametrize(
-    ("answer", "runs"),
-    [(ALWAYS, 2), ("!approve", 1), ("yes", 0)],
-)
+@pytest.mark.parametrize(("answer", "runs"), [(ALWAYS, 2), ("!approve", 1), ("yes", 0)])
 async def test_a_typed_answer_counts_like_a_button_and_other_words_do_not(bot, chat, answer, runs):
     script = [LS, says("one"), *([replace(LS), says("two")] if runs == 2 else [])]
     async with bot.running(*script):

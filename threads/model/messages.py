@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from .conversation import Image
 from .ids import Author, ThreadId, message_key
+
+WallClock = Callable[[], datetime]
+"""Returns the time of day, in UTC: what is stored has it, and people read it."""
 
 
 @dataclass(frozen=True, slots=True)

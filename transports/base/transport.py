@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sized
+from collections.abc import AsyncIterator, Iterator, Sequence, Sized
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from threads.errors import PostFailed
 from threads.model import Attachment, Earlier, Outgoing, Sink, ThreadId, TurnEvent
@@ -29,6 +29,7 @@ class Capabilities:
     ``find``: a post can be looked up by its key. ``lands_late``: a post may still appear after its process died.
     ``asks``: someone can answer a question. ``earlier``: what was said in a thread before can be read. ``files``: it
     takes files. ``closes``: a thread or a channel may take no posts, as `Transport.ensure_open` finds out.
+    ``hides_threads``: not everybody in a channel sees each thread of it.
     """
 
     find: bool = False
@@ -37,6 +38,7 @@ class Capabilities:
     earlier: bool = False
     files: bool = False
     closes: bool = False
+    hides_threads: bool = False
 
 
 @contextmanager
@@ -123,4 +125,13 @@ class Transport(Protocol):
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         """Post a file to the thread under this name; the caller deletes the file after. Raises `PostFailed`."""
+        ...
+
+
+@runtime_checkable
+class PlatformSearch(Protocol):
+    """A transport whose platform has a search of its own, and lets the bot use it."""
+
+    async def search_platform(self, thread: ThreadId, message_id: str, words: str) -> Sequence[str]:
+        """Return lines that the author of this message may read. Raises `PostFailed`."""
         ...

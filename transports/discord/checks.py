@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from importlib.metadata import version
 from typing import Literal
@@ -22,9 +21,10 @@ from pydantic import JsonValue
 from yarl import URL
 
 from threads.errors import PostFailed, TransportRateLimited, TransportRejected, TransportUnavailable
+from threads.model import WallClock
 from transports.discord.api.gateway_link import FATAL, GATEWAY
+from transports.discord.api.options import Options
 from transports.discord.api.sdk import DISCORD
-from transports.discord.client import Options
 from transports.discord.events.gateway_session import NEEDED, invite_url
 from transports.discord.events.slash_commands import ASK_NAME
 from transports.shared.checks import (
@@ -64,7 +64,7 @@ SILENT = 1 << 12
 
 
 async def check_discord(
-    options: Options, *, running: bool = False, post_in: str = "", now: Callable[[], datetime] = utc_now
+    options: Options, *, running: bool = False, post_in: str = "", now: WallClock = utc_now
 ) -> AsyncGenerator[Finding, None]:
     """Yield each finding as it is made, after a few seconds at most. Raises nothing.
 

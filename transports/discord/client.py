@@ -7,11 +7,10 @@ outlive a reconnect.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import aiohttp
 import anyio
@@ -22,6 +21,7 @@ from threads.model import Attachment, Earlier, Outgoing, Sink, ThreadId, TurnEve
 from transports.discord.api.account import TakeGlobal
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.gateway_link import GatewayLink
+from transports.discord.api.options import Options
 from transports.discord.api.rest import Rest, open_rest
 from transports.discord.api.values import DIRECT, WEB, Me
 from transports.discord.events.command_registration import CommandRegistration
@@ -48,31 +48,6 @@ log = logging.getLogger(__name__)
 
 UPLOAD_BYTES = 10 * 2**20
 """The most bytes of a file where no guild sets a limit, as in a direct message."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The settings of the transport.
-
-    ``commands`` has the meaning of each command by its usage. `/model` completes ``models``. ``roles`` returns those
-    that grant rights.
-    """
-
-    token: str = field(repr=False)
-    api_base_url: str | None = None
-    gateway_url: str | None = None
-    streaming: Literal["edits", "progress", "off"] = "edits"
-    reactions: bool = True
-    typing: bool = True
-    feedback: bool = False
-    in_place: frozenset[str] = frozenset()
-    ask_shortcut: bool = False
-    ask_reaction: str = ""
-    bots: frozenset[str] = frozenset()
-    roles: Callable[[], frozenset[str]] = frozenset
-    commands: Mapping[str, str] = field(default_factory=dict)
-    models: tuple[str, ...] = ()
-    max_age_s: float = 600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +108,7 @@ class Discord(MarkedClient[Options, Rest, _Connection]):
     """One bot."""
 
     kind, scale = "discord", SNOWFLAKES
-    hides_threads = True
-    """A thread of a channel may be private: not everybody in the channel sees it."""
+    capabilities = replace(MarkedClient.capabilities, hides_threads=True)
     take_global: TakeGlobal | None = None
     ensure_ownership: Callable[[], Awaitable[None]] | None = None
     """See `transports.discord.api.account.BotAccount`."""
@@ -185,26 +159,12 @@ class Discord(MarkedClient[Options, Rest, _Connection]):
             self._disk, self._data / f"{self.name}-commands.json", self._offload
         )
         options, me, limits = self._options, await rest.login(), dict[str, int]()
-        channels, destinations, answers = (
-            Channels(rest, self.name),
-            Destinations(rest, options.in_place),
-            EphemeralAnswers(rest),
-        )
-        presence = Presence(
-            rest,
-            destinations,
-            streaming=options.streaming,
-            typing=options.typing,
-            reactions=options.reactions,
-        )
+        channels, answers = Channels(rest, self.name), EphemeralAnswers(rest)
+        destinations = Destinations(rest, options.in_place)
+        presence = Presence(rest, destinations, options)
         tasks.start_soon(presence.run)
         posting = Posting(
-            rest,
-            destinations,
-            answers,
-            upload_limit=lambda guild: limits.get(guild, UPLOAD_BYTES),
-            now=self._now,
-            feedback=options.feedback,
+            rest, destinations, answers, lambda guild: limits.get(guild, UPLOAD_BYTES), options, self._now
         )
         presses: Presses[ButtonPress] = Presses(posting.questions)
         intake = Intake(
@@ -217,34 +177,17 @@ class Discord(MarkedClient[Options, Rest, _Connection]):
             destinations,
             answers,
             self._heard.hear,
-            bots=options.bots,
-            roles=options.roles,
-            max_age_s=options.max_age_s,
-            presses=presses,
-            ask_reaction=options.ask_reaction,
-            recent=self._recent,
-            now=self._now,
+            presses,
+            self._recent,
+            options,
+            self._now,
         )
         ask = intake.asked.by_menu if options.ask_shortcut else None
+        slash = partial(SlashCommands, options=options, ask=ask)
         session = partial(
-            GatewaySession,
-            presence.soon,
-            intake,
-            channels,
-            registration,
-            partial(SlashCommands, commands=options.commands, models=options.models, ask=ask),
-            limits,
-            self.count_unread,
+            GatewaySession, presence.soon, intake, channels, registration, slash, limits, self.count_unread
         )
-        link = GatewayLink(
-            options.token,
-            options.api_base_url,
-            options.gateway_url,
-            session,
-            rest.invalid_requests,
-            on_frame=self._supervisor.heard,
-            reactions=bool(options.ask_reaction),
-        )
+        link = GatewayLink(options, session, rest.invalid_requests, self._supervisor.heard)
         return _Connection(
             api=rest,
             me=me,

@@ -15,12 +15,13 @@ from transports.discord.settings import SETTINGS, DiscordSettings
 if TYPE_CHECKING:
     from bot.host.checks import Context, Findings
     from bot.host.setup import PlatformSetup
-    from transports.discord.client import Discord, Options
+    from transports.discord.api.options import Options
+    from transports.discord.client import Discord
 
 
 def _options(settings: Settings, given: DiscordSettings, environ: Mapping[str, str]) -> Options:
     from bot.config.load import resolve_secret
-    from transports.discord.client import Options
+    from transports.discord.api.options import Options
 
     return Options(
         token=resolve_secret(given.token, environ),

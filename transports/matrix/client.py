@@ -146,9 +146,8 @@ class Matrix(Client[Options, Api, _Connection]):
 
     async def _log_in(self, api: Api, sink: Sink, tasks: TaskGroup) -> _Connection:
         settings, device = self._options.settings, await api.log_in()
-        api.open_keys(
-            self._data / f"{self.name}-keys", device
-        )  # in a thread it would meet another account in nio
+        # In a thread it would meet another account in nio.
+        api.open_keys(self._data / f"{self.name}-keys", device)
         posting = Posting(api, self._options.links)
         presence = Presence(api, posting, settings)
         tasks.start_soon(presence.run)

@@ -25,7 +25,7 @@ from cachetools import LRUCache
 from nio import InviteMemberEvent, SyncResponse
 
 from threads.errors import PostFailed, StoreUnavailable, TransportRejected, TransportUnavailable
-from threads.model import Author, Deleted, Edited, Incoming, Sink, ThreadId
+from threads.model import Author, Deleted, Edited, Incoming, Sink, ThreadId, WallClock
 from threads.store.json_file import JsonState, State
 from transports.matrix import render
 from transports.matrix.api import CLIENT, Api, is_locked
@@ -76,7 +76,7 @@ class Intake:
 
     def __init__(
         self, api: Api, sink: Sink, state: State[SyncState], *, bots: frozenset[str], max_age: timedelta,
-        may_invite: Callable[[str, Room], bool], now: Callable[[], datetime], count_unread: Callable[[str], None],
+        may_invite: Callable[[str, Room], bool], now: WallClock, count_unread: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._api, self._sink, self._state, self._bots, self._max_age = api, sink, state, bots, max_age
         self._may_invite, self._now, self._count_unread = may_invite, now, count_unread
@@ -110,9 +110,8 @@ class Intake:
                 missed = await self._missed(room_id, timeline.prev_batch or "", since)
                 steps = [self._own_step(event) for event in (*missed, *events)]
                 if ("invite", "join") in steps and not any(map(self._lets_in, (*missed, *events))):
-                    missed = await self._missed(
-                        room_id, timeline.prev_batch or "", ""
-                    )  # invited before *since*
+                    # Invited before *since*.
+                    missed = await self._missed(room_id, timeline.prev_batch or "", "")
                 events = [*missed, *events]
             begin = max((n for n, event in enumerate(events, 1) if self._lets_in(event)), default=0)
             for event in events[begin:]:

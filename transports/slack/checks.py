@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
-from datetime import datetime
+from collections.abc import AsyncGenerator, Mapping
 
 import aiohttp
 import anyio
@@ -13,6 +12,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from threads.errors import PostFailed, TransportUnavailable
+from threads.model import WallClock
 from transports.shared.checks import (
     REACH,
     TEST,
@@ -50,7 +50,7 @@ APP_ID = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
 
 
 async def check_slack(
-    options: Options, *, running: bool = False, post_in: str = "", now: Callable[[], datetime] = utc_now
+    options: Options, *, running: bool = False, post_in: str = "", now: WallClock = utc_now
 ) -> AsyncGenerator[Finding, None]:
     """Yield each finding as it is made, after a few seconds at most. Raises nothing.
 

@@ -6,13 +6,12 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 import anyio
 from starlette.routing import BaseRoute
 
-from threads.model import Attachment, Earlier, Outgoing, Sink, ThreadId, TurnEvent, message_key
+from threads.model import Attachment, Earlier, Outgoing, Sink, ThreadId, TurnEvent, WallClock, message_key
 from threads.store.disk import Offload
 from threads.store.json_file import State
 from transports.base.notices import Notices
@@ -82,7 +81,7 @@ class WebTransport:
         open_notes: OpenNotes,
         *,
         offload: Offload,
-        now: Callable[[], datetime],
+        now: WallClock,
         notices: Notices | None = None,
         files_are_apart: bool = False,
         title: MakeTitle | None = None,

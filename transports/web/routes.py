@@ -31,7 +31,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -61,7 +60,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from threads.errors import StoreUnavailable
-from threads.model import ThreadId
+from threads.model import ThreadId, WallClock
 from transports.shared.buttons import is_control
 from transports.web.address import Address
 from transports.web.bodies import (
@@ -171,7 +170,7 @@ class Routes:
         views: Sequence[BaseRoute],
         rights: Rights,
         about: About,
-        now: Callable[[], datetime],
+        now: WallClock,
     ) -> None:
         self._sessions, self._talk, self._address = sessions, talk, address
         self._views, self._rights, self._about = views, rights, about

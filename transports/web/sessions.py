@@ -15,7 +15,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 from itsdangerous import BadData, URLSafeSerializer
 from pydantic import BaseModel, Field
 
+from threads.model import WallClock
 from threads.store.json_file import JsonState, State
 
 LINK_S = 600.0
@@ -90,7 +91,7 @@ class Sessions:
     *way* is how people sign in now. A session that another way opened does not count any more.
     """
 
-    def __init__(self, state: State[WebState], now: Callable[[], datetime], way: str = "") -> None:
+    def __init__(self, state: State[WebState], now: WallClock, way: str = "") -> None:
         self._state, self._now, self._ways = state, now, {"", way}
 
     @property

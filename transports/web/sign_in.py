@@ -31,6 +31,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
+from threads.model import WallClock
 from transports.web.address import Address
 from transports.web.openid import NotSignedIn, OpenId, ProviderDown, encoded
 from transports.web.sessions import PERSON, Person, Sessions
@@ -113,7 +114,7 @@ class SignInRoutes:
     sign_in: SignIn
     sessions: Sessions
     address: Address
-    now: Callable[[], datetime]
+    now: WallClock
     refuse: Callable[[str, int], Response]
     may_enter: Callable[[str], str]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import IO, Literal, Protocol
 from urllib.parse import quote
@@ -32,6 +31,7 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
     TurnStarted,
+    WallClock,
 )
 from transports.base.notices import Notices
 from transports.base.text import clean
@@ -140,7 +140,7 @@ class Talk:
         files: Files,
         history: PastThreads,
         commands: Mapping[str, str],
-        now: Callable[[], datetime],
+        now: WallClock,
         most_bytes: int,
         open_notes: OpenNotes,
         notices: Notices | None = None,
@@ -283,17 +283,8 @@ class Talk:
         feed = self._feeds.of(str(thread)) if root else None
         threads, people = self.watched()
         self.relay.ask({str(thread)} - threads if root else (), {person.id} - people, afresh=True)
-        named = str(thread) if root else ""
-        return Stream(
-            person.id,
-            named,
-            self._feeds.list_of(person.id),
-            feed,
-            snapshot,
-            last_id,
-            self._streams,
-            may_go_on,
-        )
+        named, names = str(thread) if root else "", self._feeds.list_of(person.id)
+        return Stream(person.id, named, names, feed, snapshot, last_id, self._streams, may_go_on)
 
     async def earlier(self, person: Person, root: str, before: int) -> list[Event]:
         """Return what the page is told of the last messages of the first *before* of a thread."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -35,7 +34,7 @@ from bot.agent.prompt.memory_lines import (
 )
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 from threads.errors import StoreUnavailable
-from threads.model import Message, Text, ThreadId, known
+from threads.model import Message, Text, ThreadId, WallClock, known
 from threads.store.data_folder import plain, thread_folder
 
 log = logging.getLogger(__name__)
@@ -99,9 +98,7 @@ class MemoryStore(Protocol):
 class Memory:
     """What the bot was asked to remember. ``is_admin`` takes a user's id."""
 
-    def __init__(
-        self, store: MemoryStore, *, now: Callable[[], datetime], is_admin: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, store: MemoryStore, *, now: WallClock, is_admin: Callable[[str], bool]) -> None:
         self._store, self._now, self._is_admin = store, now, is_admin
 
     async def read(self, thread: ThreadId) -> str:

@@ -27,9 +27,7 @@ def fits(request: Request, window: int | None) -> bool:
 
 def alone(request: Request, incoming: Incoming) -> Request:
     """Return the request with the message as its only one."""
-    own = [
-        message for message in request.messages if message.role == "user" and message.source == incoming.id
-    ]
+    own = [one for one in request.messages if one.role == "user" and one.source == incoming.id]
     return replace(request, messages=own[:1])
 
 

@@ -10,7 +10,6 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from bot.extensions.backup.archive import Keep, Read, about, read
@@ -18,6 +17,7 @@ from bot.store.restored_answers import NAME as RESTORED
 from bot.store.restored_answers import Restored
 from bot.store.unfinished_restore import STAGE, finish, replaced_files, swap_in
 from threads.errors import BotError
+from threads.model import WallClock
 from threads.store.data_folder import lock_data_folder
 
 KEEP_FREE = 50_000_000
@@ -29,12 +29,7 @@ class RestoreRefused(BotError):
 
 
 def restore(
-    file: Path,
-    data: Path,
-    now: Callable[[], datetime],
-    *,
-    force: bool = False,
-    on_bytes: Callable[[int], None],
+    file: Path, data: Path, now: WallClock, *, force: bool = False, on_bytes: Callable[[int], None]
 ) -> tuple[Read, Path | None]:
     """Make *data* what the backup holds. Returns what was read, and where the old files are now.
 

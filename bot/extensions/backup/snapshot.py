@@ -57,6 +57,7 @@ from bot.extensions.backup.archive import (
 )
 from bot.store.layout import DATA_VERSION, KINDS, Step, files_of, kind_of
 from threads.errors import BotError
+from threads.model import WallClock
 from threads.store.disk import PosixDisk
 
 TRIES = 50
@@ -89,9 +90,7 @@ class Report:
 OnBytes = Callable[[int], None]
 
 
-def back_up(
-    data: Path, target: Path, now: Callable[[], datetime], on_bytes: OnBytes = lambda _: None
-) -> Report:
+def back_up(data: Path, target: Path, now: WallClock, on_bytes: OnBytes = lambda _: None) -> Report:
     """Copy *data* to the file *target*, all or nothing, and report what is in it.
 
     Raises `BackupFailed`, and OSError when *target* cannot be written.

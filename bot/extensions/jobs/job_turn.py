@@ -64,9 +64,8 @@ class JobTurn:
         await self.checkpoint()
 
     async def checkpoint(self) -> None:
-        await self._keep_workspace(
-            self.incoming.thread
-        )  # what the conversation says of its files holds anywhere
+        # What the conversation says of its files holds anywhere.
+        await self._keep_workspace(self.incoming.thread)
         await self._store.save(self._job, self.messages)
 
     def note(self, text: str) -> None:

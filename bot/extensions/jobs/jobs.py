@@ -110,9 +110,8 @@ class Jobs:
         """End what a person has stopped, maybe by way of another process, and what another one has taken over."""
         for job_id, scope in self._running.items():
             job = self.store.find(job_id)
-            if (
-                job is None or job.state == "stopped" or job.holder != self.me
-            ):  # one that is done hands in its report
+            # One that is done hands in its report.
+            if job is None or job.state == "stopped" or job.holder != self.me:
                 scope.cancel()
 
     async def _run(self, job_id: str) -> None:

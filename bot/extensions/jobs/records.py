@@ -10,8 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import Literal
 
@@ -19,7 +18,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from bot.extensions.jobs.settings import SLOTS
 from bot.ports.errors import ToolDenied
-from threads.model import Author, Incoming, Message, ThreadId
+from threads.model import Author, Incoming, Message, ThreadId, WallClock
 from threads.scheduled_messages import shortened
 from threads.store.json_file import JsonState, State
 
@@ -94,9 +93,7 @@ class Slot(JsonState):
 class JobStore:
     """The jobs on disk. ``now`` is UTC."""
 
-    def __init__(
-        self, state: State[JobsFile], slots: Sequence[State[Slot]], now: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, state: State[JobsFile], slots: Sequence[State[Slot]], now: WallClock) -> None:
         self._state, self._slots, self.now = state, slots, now
 
     @property

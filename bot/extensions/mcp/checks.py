@@ -24,16 +24,10 @@ def mcp_checks(context: Context) -> list[Check]:
         if settings.oauth:
             yield await _sign_in(name, settings, context)
             return
-        yield await _list_tools(
-            Server(
-                name,
-                settings,
-                context.environ,
-                offload=context.offload,
-                mask=context.mask,
-                on_listed=_discard,
-            )
+        server = Server(
+            name, settings, context.environ, offload=context.offload, mask=context.mask, on_listed=_discard
         )
+        yield await _list_tools(server)
 
     servers = sorted(MCP_SERVERS.of(context.settings).items())
     return [Check(f"mcp_servers.{name}", partial(check_server, name, settings)) for name, settings in servers]

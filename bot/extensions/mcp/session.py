@@ -10,6 +10,7 @@ import builtins
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -65,64 +66,54 @@ _REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
 )
 
 
+@dataclass(eq=False)
 class McpSession:
     """An open connection. No text of the server is cut inside a secret that *mask* knows."""
 
-    def __init__(
-        self,
-        client: Client,
-        received: CompatibleStream,
-        changed: Changed,
-        origin: str,
-        mask: Callable[[str], str],
-    ) -> None:
-        self._client, self._received, self._changed, self._origin, self._mask = (
-            client,
-            received,
-            changed,
-            origin,
-            mask,
-        )
-        self._session = client.session
+    client: Client
+    received: CompatibleStream
+    changed: Changed
+    origin: str
+    mask: Callable[[str], str]
 
     async def list(self) -> list[RawTool]:
         """Return the first `MAX_LISTED` tools of the server, and one for each that has no name.
 
         Raises as `call`.
         """
-        self._received.nameless = 0
+        self.received.nameless = 0
         tools: list[RawTool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
-            page = await self._ask(self._session.list_tools(params=params), types.ListToolsResult(tools=[]))
+            page = await self._ask(
+                self.client.session.list_tools(params=params), types.ListToolsResult(tools=[])
+            )
             tools += [RawTool(t.name, t.description or "", sent_schema(t.input_schema)) for t in page.tools]
             if not (cursor := page.next_cursor) or len(tools) >= MAX_LISTED:
                 break
-        nameless = min(self._received.nameless, MAX_LISTED)
+        nameless = min(self.received.nameless, MAX_LISTED)
         return [*tools[:MAX_LISTED], *[RawTool("", "", None)] * nameless]
 
     async def next_change(self) -> None:
         """Return when the server has said, since the last time, that its tools are others."""
-        await self._changed.wait()
+        await self.changed.wait()
 
     async def listen(self) -> None:
         """Hear of changes as long as the connection lasts, where the protocol wants them to be asked for."""
-        tools = self._client.server_capabilities.tools
-        if self._client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (
-            tools and tools.list_changed
-        ):
+        tools = self.client.server_capabilities.tools
+        if self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (tools and tools.list_changed):
             return
         while True:
             try:
-                async with self._client.listen(tools_list_changed=True) as events:
+                async with self.client.listen(tools_list_changed=True) as events:
                     async for _ in events:
-                        self._changed.set()
+                        self.changed.set()
             except (MCPError, SubscriptionLost) as lost:
                 if isinstance(lost, MCPError) and lost.code == types.METHOD_NOT_FOUND:
                     return
             await anyio.sleep(LISTEN_AGAIN_S)
-            self._changed.set()  # something may have been missed
+            self.changed.set()  # something may have been missed
 
     async def call(self, tool: str, arguments: dict[str, JsonValue]) -> types.CallToolResult:
         """Call a tool. Raises `ConnectionLost` when the connection is lost, `NotRun` if the call cannot have run.
@@ -131,7 +122,7 @@ class McpSession:
         """
         scrubbed = from_json(scrub(json.dumps(arguments, ensure_ascii=False)))
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=scrubbed))
-        result = await self._ask(self._session.send_request(request, _Result))
+        result = await self._ask(self.client.session.send_request(request, _Result))
         if isinstance(result, types.InputRequiredResult):
             raise ToolError(
                 "The server asked a question of its own before it would answer; that is always declined.",
@@ -146,7 +137,7 @@ class McpSession:
         for _ in range(MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
             page = await self._ask(
-                self._session.list_prompts(params=params), types.ListPromptsResult(prompts=[])
+                self.client.session.list_prompts(params=params), types.ListPromptsResult(prompts=[])
             )
             found += page.prompts
             if not (cursor := page.next_cursor) or len(found) >= MAX_NAMED:
@@ -155,11 +146,11 @@ class McpSession:
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
         """Return the messages of a prompt. Raises as `call`."""
-        return await self._ask(self._session.get_prompt(name, arguments))
+        return await self._ask(self.client.session.get_prompt(name, arguments))
 
     async def resource(self, uri: str) -> types.ReadResourceResult:
         """Return what is at *uri*. Raises as `call`."""
-        return await self._ask(self._session.read_resource(uri))
+        return await self._ask(self.client.session.read_resource(uri))
 
     async def _ask(self, request: Awaitable[T], without: T | None = None) -> T:
         """Return the result, or *without* if the server has no such method."""
@@ -181,7 +172,7 @@ class McpSession:
         if error.code == types.CONNECTION_CLOSED:
             return ConnectionLost("it ended")
         kind = ToolInvalidInput if error.code == types.INVALID_PARAMS else ToolError
-        return kind(f"The server refused the call: {server_message(error, self._mask)}", origin=self._origin)
+        return kind(f"The server refused the call: {server_message(error, self.mask)}", origin=self.origin)
 
 
 class Changed:

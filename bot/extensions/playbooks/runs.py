@@ -14,7 +14,7 @@ from bot.extensions.playbooks.run_state import MOST_ANSWERS, Run, RunsFile
 from bot.host.extension import Unfinished
 from threads.errors import Fenced
 from threads.journal.records import PendingMessage
-from threads.model import ThreadId
+from threads.model import ThreadId, WallClock
 from threads.store.json_file import State
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Attempt:
 class Runs:
     """All runs. Those that this process plays now are in memory too, so that a person can direct them."""
 
-    def __init__(self, state: State[RunsFile], now: Callable[[], datetime]) -> None:
+    def __init__(self, state: State[RunsFile], now: WallClock) -> None:
         self.now = now
         self._state = state
         self._attempts: dict[ThreadId, Attempt] = {}

@@ -12,7 +12,6 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
@@ -34,7 +33,17 @@ from threads.journal.records import (
     Started,
     record_adapter,
 )
-from threads.model import Deleted, Edited, FollowUp, Incoming, Outcome, StopRequest, ThreadId, message_key
+from threads.model import (
+    Deleted,
+    Edited,
+    FollowUp,
+    Incoming,
+    Outcome,
+    StopRequest,
+    ThreadId,
+    WallClock,
+    message_key,
+)
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.group_commit import Batch, GroupWriter
 
@@ -163,7 +172,7 @@ class PostgresJournal:
     While more than its ``share`` of messages is pending, it leaves new threads to other workers, last at ``left_at``.
     """
 
-    def __init__(self, pool: Pool, me: Callable[[], int], now: Callable[[], datetime]) -> None:
+    def __init__(self, pool: Pool, me: Callable[[], int], now: WallClock) -> None:
         self.ledger = Ledger()
         self.owned: dict[str, Ownership] = {}
         self.accepting = True
@@ -292,9 +301,8 @@ class PostgresJournal:
         """
         for thread, epoch in threads:
             if (known := self.owned.get(thread)) is None or known.epoch < epoch:
-                self.release_threads(
-                    [thread]
-                )  # another worker had it meanwhile, so the memory is out of date
+                # Another worker had it meanwhile, so the memory is out of date.
+                self.release_threads([thread])
                 self.owned[thread] = Ownership(epoch, claimed=claimed)
                 self.look([thread])
 

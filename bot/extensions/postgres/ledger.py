@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
 from typing import Any, Self
 
 import anyio
@@ -34,6 +33,7 @@ from bot.budget.budgets import (
 from bot.extensions.postgres.session import DatabaseSession, Pool, Row, Together, as_unavailable
 from bot.ports.model import Usage
 from threads.errors import StoreUnavailable, error_fields
+from threads.model import WallClock
 from threads.store.checksummed_lines import encode
 from threads.store.group_commit import GroupWriter
 
@@ -74,7 +74,7 @@ class PostgresLedger:
     """
 
     def __init__(
-        self, pool: Pool, me: Callable[[], int], now: Callable[[], datetime], lost: Callable[[], Exception]
+        self, pool: Pool, me: Callable[[], int], now: WallClock, lost: Callable[[], Exception]
     ) -> None:
         self.budgets = Budgets()
         self._calls, self._writer = DatabaseSession(pool), DatabaseSession(pool)

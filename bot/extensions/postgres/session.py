@@ -153,10 +153,8 @@ def outages() -> Iterator[None]:
         sqlstate = error.sqlstate or ""
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             sqlstate = sqlstate or refusal(str(error))
-        elif (
-            is_mistake(sqlstate) or not sqlstate
-        ):  # the driver itself refuses a statement without an SQLSTATE
-            raise
+        elif is_mistake(sqlstate) or not sqlstate:
+            raise  # without an SQLSTATE the driver itself refuses a statement
         raise outage(error, sqlstate) from error
     except TimeoutError as error:
         raise SessionLost(error or LATE) from error

@@ -19,7 +19,7 @@ from threads.delivery import retry_until_stored
 from threads.errors import StoreUnavailable
 from threads.journal.ports import Taker
 from threads.log import LogEntry
-from threads.model import ThreadId
+from threads.model import ThreadId, WallClock
 from threads.store.data_folder import thread_folder
 
 from .checks import ELSEWHERE, POOLED, examine
@@ -105,14 +105,7 @@ class PostgresStore:
     """
 
     def __init__(
-        self,
-        dsn: str,
-        data: Path,
-        *,
-        name: str,
-        version: str,
-        now: Callable[[], datetime],
-        pool_dsn: str = "",
+        self, dsn: str, data: Path, *, name: str, version: str, now: WallClock, pool_dsn: str = ""
     ) -> None:
         self._dsn, self._pool_dsn, self._data, self._now = dsn, pool_dsn, data, now
         self.pool = Pool(pool_dsn or dsn, pooled=bool(pool_dsn))

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
@@ -28,7 +28,7 @@ from threads.errors import PostFailed
 from threads.log import STAYED, LogEntry
 from threads.model import ThreadId, with_quoted
 from threads.store.disk import Offload
-from transports.base.transport import Transport
+from transports.base.transport import PlatformSearch, Transport
 
 SEARCH_S, MOST_THREADS, MOST_LINES = 5.0, 20, 30
 """How long the threads are searched, and how many of them and of their lines are found."""
@@ -36,11 +36,6 @@ SEARCH_S, MOST_THREADS, MOST_LINES = 5.0, 20, 30
 MOST_WORDS, AT_ONCE = 10, 8
 BEFORE, AROUND = 100, 400
 """Characters of a line before a word that was found, and in all."""
-
-
-PlatformSearch = Callable[[ThreadId, str, str], Awaitable[Sequence[str]]]
-"""`search_platform` of a transport whose platform has a search of its own: by the thread, the id of a message and
-words. It returns lines that the message's author may read, and raises `PostFailed`."""
 
 
 class SearchArguments(Arguments):
@@ -69,10 +64,9 @@ class SearchThreads:
         except OSError as error:
             raise ToolError("The threads cannot be read now.", suggestion="Say so.") from error
         result: dict[str, JsonValue] = {"found": [*found], "threads_left_out": left}
-        search: PlatformSearch | None = getattr(edge, "search_platform", None)
-        if search:
+        if edge and isinstance(edge, PlatformSearch):
             try:
-                found = await search(context.thread, context.message_id, arguments.words)
+                found = await edge.search_platform(context.thread, context.message_id, arguments.words)
                 result["found_by_the_platform"] = [*found]
             except PostFailed as error:
                 result["not_searched_by_the_platform"] = getattr(error, "friendly", "") or str(error)
@@ -90,7 +84,8 @@ class SearchThreads:
             holding, left = _holding(reader, others, words, until)
             for thread in holding:
                 log, id_ = [*entries(reader, thread, Damage())], ThreadId.parse(thread.name)
-                if getattr(edge, "hides_threads", False) and not _open_to(context.asker.id, id_.root, log):
+                hidden = edge and edge.capabilities.hides_threads
+                if hidden and not _open_to(context.asker.id, id_.root, log):
                     continue
                 link = edge.link(id_) if edge else ""
                 lines += (f"{link or thread.name}\n{said}" for said in _said(log, words))

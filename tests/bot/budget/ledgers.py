@@ -12,16 +12,7 @@ import anyio
 
 from bot.budget.budgets import Call, Key
 from bot.budget.ledger import Ledger
-from tests.explorer.model import (
-    FOLDER,
-    ModelDisk,
-    Op,
-    Write,
-    apply_bytes,
-    apply_name,
-    folder_of,
-    reachable,
-)
+from tests.explorer.model import FOLDER, ModelDisk, Op, Write, apply_bytes, apply_name, folder_of, reachable
 from threads.store.disk import Disk
 
 FOLDER_PATH = Path("/d/usage")

@@ -329,11 +329,8 @@ def test_a_call_counts_against_the_day_of_each_scope_that_covers_it():
     rules = Policy(True, 0.8, {"day": 9}, {"slack:T1": 5, "slack:T1:C1": 3})
     budgets = spent(3, SCOPED)
     assert [short.key for short in budgets.shortages(SCOPED, 1, rules)] == [CHANNEL_DAY]
-    assert [short.key[0] for short in budgets.shortages(SCOPED, 7, rules)] == [
-        "scope_day",
-        "scope_day",
-        "day",
-    ]
+    expected = ["scope_day", "scope_day", "day"]
+    assert [short.key[0] for short in budgets.shortages(SCOPED, 7, rules)] == expected
     elsewhere = Policy(True, 0.8, {"day": 9}, {"slack:T1": 5})
     assert budgets.shortages(replace(SCOPED, scopes=("slack:T1",)), 2, elsewhere) == []
 

@@ -6,9 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from bot.cli import main
-from tests.bot.cli.data_folders import (
-    threadfast,
-)
+from tests.bot.cli.data_folders import threadfast
 
 
 def test_the_check_says_what_to_write_about_a_server_on_this_machine_of_unknown_price(tmp_path, monkeypatch):

@@ -224,10 +224,7 @@ def test_two_effective_settings_are_not_the_same_unless_they_are_one_object():
     assert Effective(Settings()) != Effective(Settings())
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["C1", "slack:", "slack:T1:", "slack:T1:C1:1.0", "user", "user:", ""],
-)
+@pytest.mark.parametrize("name", ["C1", "slack:", "slack:T1:", "slack:T1:C1:1.0", "user", "user:", ""])
 def test_a_scope_of_another_form_is_a_fault(name):
     with pytest.raises(ValueError, match='must be a transport, as "slack"'):
         load({"scopes": {name: {}}})

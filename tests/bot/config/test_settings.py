@@ -441,10 +441,8 @@ def test_several_keys_take_the_place_of_the_usual_one_and_all_of_them_must_be_th
     assert secrets_of(loaded, {"ONE": "sk-1", "TWO": "sk-2", "ANTHROPIC_API_KEY": "sk-3"}) == ["sk-1", "sk-2"]
     [fault] = check_used(loaded, {"ONE": "sk-1"}, transports=False)
     assert fault.startswith("providers.anthropic.api_keys[1]: env:TWO: ")
-    assert [one.providers["anthropic"].keys for one in settings_by_key(loaded, "anthropic")] == [
-        ("env:ONE",),
-        ("env:TWO",),
-    ]
+    expected = [("env:ONE",), ("env:TWO",)]
+    assert [one.providers["anthropic"].keys for one in settings_by_key(loaded, "anthropic")] == expected
     assert settings_by_key(loaded, "openai") == [loaded]
 
 

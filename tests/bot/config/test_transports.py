@@ -39,11 +39,8 @@ def test_a_platform_is_served_under_several_names_each_with_its_own_settings(loa
     given = {"slack": {"feedback": False}, "sales": SALES, "shop": {"kind": "discord"}, "discord": None}
     settings = loaded(transports=given)
     found = served(settings)
-    assert {name: one.kind for name, one in found.items()} == {
-        "slack": "slack",
-        "sales": "slack",
-        "shop": "discord",
-    }
+    expected = {"slack": "slack", "sales": "slack", "shop": "discord"}
+    assert {name: one.kind for name, one in found.items()} == expected
     assert (found["slack"].feedback, found["sales"].feedback) == (False, True)
     assert {path: name for path, name in references(settings).items() if path.startswith("transports.")} == {
         "transports.slack.bot_token": "env:SLACK_BOT_TOKEN",

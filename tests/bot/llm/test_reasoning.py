@@ -172,8 +172,5 @@ async def test_thinking_and_its_signature_go_back_unchanged_whatever_was_chosen(
     _, seen = await complete(
         AnthropicModel, ask(user("hi"), done.message, RESULT, reasoning=effort), name=model
     )
-    assert seen.json["messages"][1]["content"][0] == {
-        "type": "thinking",
-        "thinking": "hm",
-        "signature": "c2lnbmVk",
-    }
+    expected = {"type": "thinking", "thinking": "hm", "signature": "c2lnbmVk"}
+    assert seen.json["messages"][1]["content"][0] == expected

@@ -69,12 +69,8 @@ async def test_status_is_json_of_everything_and_can_be_asked_for_as_a_value(tmp_
         told = json.loads(text)
         assert code == 200
         assert told["pid"] == os.getpid()
-        assert told["transports"][1] == {
-            "name": "discord",
-            "state": "connected",
-            "trouble": "",
-            "silent_s": 3.2,
-        }
+        expected = {"name": "discord", "state": "connected", "trouble": "", "silent_s": 3.2}
+        assert told["transports"][1] == expected
         assert told["spend"][0] == {"scope": "day", "spent": 1.5, "reserved": 0.0, "limit": 5.0}
         assert told["rss_bytes"] > 1_000_000
         assert told["open_files"] > 3
@@ -125,10 +121,8 @@ async def test_a_port_that_is_taken_and_a_folder_that_takes_no_socket_keep_nobod
         (tmp_path / SOCKET).mkdir()
         async with serving(FakeBot(), tmp_path, port=port):
             pass
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "health.no_socket",
-        "health.no_port",
-    ]
+    expected = ["health.no_socket", "health.no_port"]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == expected
 
 
 async def test_nothing_can_be_changed_or_found_beside_the_pages(tmp_path):

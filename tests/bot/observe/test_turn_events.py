@@ -22,10 +22,8 @@ async def test_a_turn_has_its_steps_and_each_step_its_calls_and_tools(tmp_path):
     assert [first.parent, second.parent] == [turn, turn]
     assert [call.parent for call in seen.of("model_call")] == [first, second]
     assert [tool.parent for tool in seen.of("tool")] == [first, first]
-    assert {tool.name: tool.outcome for tool in seen.of("tool")} == {
-        "list_files": "ok",
-        "read_file": "tool_not_found",
-    }
+    expected = {"list_files": "ok", "read_file": "tool_not_found"}
+    assert {tool.name: tool.outcome for tool in seen.of("tool")} == expected
     assert turn.steps == 2 and turn.outcome == "ok"
     assert seen.outcomes == [("fake", "answered", pytest.approx(0, abs=10))]
 
@@ -78,10 +76,8 @@ async def test_a_turn_that_is_stopped_ends_all_that_it_had_begun(tmp_path):
     (turn,) = seen.of("turn")
     assert turn.outcome == "turn_stopped"
     assert len(seen.ends) == seen.begun
-    assert [(outcome, took is None) for _, outcome, took in seen.outcomes] == [
-        ("stopped", False),
-        ("answered", True),
-    ]
+    expected = [("stopped", False), ("answered", True)]
+    assert [(outcome, took is None) for _, outcome, took in seen.outcomes] == expected
 
 
 async def test_a_turn_past_its_deadline_is_told_apart_from_one_that_was_stopped(tmp_path):

@@ -59,10 +59,8 @@ async def test_a_question_is_posted_with_its_choices_and_the_answer_comes_back(t
         await platform.settled("m1", "m2")
     question = platform.posts[0]
     assert (question.text, question.kind) == ("May I?", "notice")
-    assert question.choices == (
-        Choice("Yes, $1.00", f"/approve {question_id} 1.00"),
-        Choice("No", f"/deny {question_id}"),
-    )
+    expected = (Choice("Yes, $1.00", f"/approve {question_id} 1.00"), Choice("No", f"/deny {question_id}"))
+    assert question.choices == expected
     assert model.answers == [Answer(approved=True, by="U1", words="1.00")]
 
 

@@ -23,10 +23,7 @@ from transports.base.transport import Capabilities
 
 BEGAN = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SETTINGS = {
-    "tools": {
-        "enabled": ["files", "memory", "schedule"],
-        "policy": {"write_file(asked*)": "ask"},
-    },
+    "tools": {"enabled": ["files", "memory", "schedule"], "policy": {"write_file(asked*)": "ask"}},
     "llm_retry": {"max_retries": 1, "base_delay_ms": 1},
 }
 ANSWERED, FAILED, DEAD, ASKED, CUT = (ThreadId("fake", "W", "C1", f"{n}.0") for n in range(1, 6))

@@ -84,15 +84,8 @@ async def test_lines_stand_in_the_order_in_which_they_arose_whoever_waits_for_th
     await audit.flush()
     found = lines_of(tmp_path)
     assert [line["at"] for line in found] == sorted(line["at"] for line in found)
-    assert [line["message_id"] for line in found if line["kind"] == "approval"] == [
-        "0",
-        "1",
-        "2",
-        "4",
-        "5",
-        "6",
-        "7",
-    ]
+    expected = ["0", "1", "2", "4", "5", "6", "7"]
+    assert [line["message_id"] for line in found if line["kind"] == "approval"] == expected
     assert [line["details"]["n"] for line in found if line["kind"] == "retry"] == list("01234567")
 
 
@@ -269,11 +262,8 @@ async def test_an_error_that_comes_a_thousand_times_is_told_a_few_times_and_coun
         log.removeHandler(taking)
     errors = [line["details"] for line in lines_of(tmp_path, "error")]
     assert len(errors) == MOST_A_MINUTE + 1
-    assert errors[-1] == {
-        "event": "disk.refuses",
-        "reason": "no space",
-        "more_before": str(1000 - MOST_A_MINUTE),
-    }
+    expected = {"event": "disk.refuses", "reason": "no space", "more_before": str(1000 - MOST_A_MINUTE)}
+    assert errors[-1] == expected
 
 
 async def test_records_of_older_and_newer_versions_can_be_read():

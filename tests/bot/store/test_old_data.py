@@ -57,10 +57,8 @@ def owed_in(data):
 async def test_what_an_old_process_left_is_served_to_its_end(tmp_path):
     data = shutil.copytree(STORED / "old-data-v1", tmp_path / "data")
     left = {pending.received.message_id: pending for pending in owed_in(data).pending.values()}
-    assert {pending.received.text for pending in left.values()} == {
-        "write asked.txt may I",
-        "take for ever, unless somebody ends me",
-    }
+    expected = {"write asked.txt may I", "take for ever, unless somebody ends me"}
+    assert {pending.received.text for pending in left.values()} == expected
     seat = seat_of_then()
     async with serving(data, SETTINGS, model="offline/demo", chat=seat):
         with anyio.fail_after(WITHIN_S):

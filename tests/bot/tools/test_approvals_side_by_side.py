@@ -53,11 +53,8 @@ async def test_all_are_shown_at_once_and_results_go_back_in_the_order_asked(harn
             await harness.platform.until(lambda command=command: command in harness.run.ran)
         await harness.platform.settled("m1")
     assert harness.run.ran == ["three", "one", "two"]
-    assert [result.call_id for result in harness.model.requests[-1].messages[-1].results] == [
-        "c0",
-        "c1",
-        "c2",
-    ]
+    expected = ["c0", "c1", "c2"]
+    assert [result.call_id for result in harness.model.requests[-1].messages[-1].results] == expected
 
 
 async def test_one_yes_and_one_no_hold_each_for_its_own_call(harness):

@@ -10,12 +10,7 @@ import pytest
 
 from bot.extensions.files.paths import normalize, origin
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.tools.files.workspace import (
-    holds_outside_text,
-    mark_output,
-    open_path,
-    require_regular,
-)
+from bot.tools.files.workspace import holds_outside_text, mark_output, open_path, require_regular
 from threads.store import open_beneath
 from threads.store.open_beneath import FILE, FOLDER, closing, open_at
 

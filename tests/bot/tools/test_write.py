@@ -46,11 +46,8 @@ def everything(context):
 
 
 async def test_a_file_is_written_with_the_folders_it_needs_and_for_nobody_else(context):
-    assert await write(context, "/workspace/a/b/c.txt", "häää") == {
-        "written": "a/b/c.txt",
-        "size": 7,
-        "created": True,
-    }
+    expected = {"written": "a/b/c.txt", "size": 7, "created": True}
+    assert await write(context, "/workspace/a/b/c.txt", "häää") == expected
     assert (context.workspace / "a/b/c.txt").read_text() == "häää"
     assert (context.workspace / "a/b/c.txt").stat().st_mode & 0o777 == 0o600
     assert (context.workspace / "a").stat().st_mode & 0o077 == 0

@@ -132,10 +132,8 @@ async def test_each_key_has_a_circuit_of_its_own_and_people_hear_of_it_when_no_k
             refused.add(own)
             await ask()
             number = int(own[-1])
-            assert {one.title: one.state for one in models.circuits()} == {
-                f"{CLAUDE}, key {number}": "open",
-                f"{CLAUDE}, key {3 - number}": "closed",
-            }
+            expected = {f"{CLAUDE}, key {number}": "open", f"{CLAUDE}, key {3 - number}": "closed"}
+            assert {one.title: one.state for one in models.circuits()} == expected
             assert models.describe_model(T1) == f"Model: {CLAUDE}."
             refused |= {f"Bearer {secret}" for secret in ENVIRON.values()}
             with pytest.raises(AllProvidersFailed):

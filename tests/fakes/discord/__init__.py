@@ -37,17 +37,7 @@ nonce is kept and shown. A nonce whose message was deleted is answered 10008, as
 A bug of the fake itself is raised when it is left. Unset HTTP(S)_PROXY in tests.
 """
 
-from tests.fakes.discord.faults import (
-    Cut,
-    Fault,
-    Garbage,
-    Gate,
-    RateLimited,
-    Refused,
-    Slow,
-    Stall,
-    Status,
-)
+from tests.fakes.discord.faults import Cut, Fault, Garbage, Gate, RateLimited, Refused, Slow, Stall, Status
 from tests.fakes.discord.ids import (
     APP,
     BOT,

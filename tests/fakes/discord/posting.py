@@ -88,12 +88,7 @@ def check_sendable(discord: FakeDiscord, channel: Channel) -> None:
 
 
 def compose(
-    discord: FakeDiscord,
-    body: Json,
-    channel: Channel,
-    files: Mapping[str, Attachment],
-    *,
-    webhook: str = "",
+    discord: FakeDiscord, body: Json, channel: Channel, files: Mapping[str, Attachment], *, webhook: str = ""
 ) -> Message:
     """A message of a *body*, checked, with what it sets off; not stored yet."""
     rules.check_body(body)

@@ -115,9 +115,7 @@ def _check_item(where: str, item: Json, seen: set[str]) -> None:
         raise too_long(f"{where}.custom_id", CUSTOM_ID, 1)
     if custom_id in seen:
         raise invalid(
-            f"{where}.custom_id",
-            "COMPONENT_CUSTOM_ID_DUPLICATED",
-            "Component custom id cannot be duplicated",
+            f"{where}.custom_id", "COMPONENT_CUSTOM_ID_DUPLICATED", "Component custom id cannot be duplicated"
         )
     seen.add(custom_id)
 

@@ -26,17 +26,7 @@ A bug of the fake itself is raised when it is left. Unset HTTP(S)_PROXY in tests
 """
 
 from tests.fakes.slack.deliveries import Delivery
-from tests.fakes.slack.faults import (
-    ApiError,
-    Cut,
-    Fault,
-    Garbage,
-    Gate,
-    Html,
-    RateLimited,
-    Slow,
-    Stall,
-)
+from tests.fakes.slack.faults import ApiError, Cut, Fault, Garbage, Gate, Html, RateLimited, Slow, Stall
 from tests.fakes.slack.link import Link
 from tests.fakes.slack.people import People, Said
 from tests.fakes.slack.records import Call, Channel, Ephemeral, File, Message, Session, Stream, User

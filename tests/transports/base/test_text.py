@@ -136,10 +136,8 @@ def test_a_fence_in_a_list_is_closed_where_the_item_is_and_opened_at_the_margin(
 
 
 def test_the_end_of_a_fence_is_not_left_for_a_part_of_its_own():
-    assert split("```\n" + "a" * 20 + "\n" + "b" * 20 + "\n```\nmore words", 50) == [
-        "```\n" + "a" * 20 + "\n" + "b" * 20 + "\n```",
-        "more words",
-    ]
+    expected = ["```\n" + "a" * 20 + "\n" + "b" * 20 + "\n```", "more words"]
+    assert split("```\n" + "a" * 20 + "\n" + "b" * 20 + "\n```\nmore words", 50) == expected
 
 
 def test_a_part_that_starts_inside_a_table_has_its_header():

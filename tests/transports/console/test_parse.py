@@ -4,15 +4,7 @@ import pytest
 
 from tests.transports.console.script import COMMANDS
 from threads.model import Author, ThreadId
-from transports.console.parse import (
-    BAD_NAME,
-    KEYS,
-    Action,
-    Lines,
-    Sender,
-    action,
-    help_text,
-)
+from transports.console.parse import BAD_NAME, KEYS, Action, Lines, Sender, action, help_text
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])

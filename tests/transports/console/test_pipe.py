@@ -134,10 +134,8 @@ async def test_a_post_alone_settles_nothing(piped):
 
 async def test_lines_can_go_to_other_threads_and_ask_for_help(piped):
     answers, notes = await piped.run(b"one\n/thread work\ntwo\n/thread\n/help\n/quit\nnever\n")
-    assert [(message.thread, message.text) for message in piped.bot.got] == [
-        (thread_id("main"), "one"),
-        (thread_id("work"), "two"),
-    ]
+    expected = [(thread_id("main"), "one"), (thread_id("work"), "two")]
+    assert [(message.thread, message.text) for message in piped.bot.got] == expected
     assert "You said: two\nThis is thread work.\n" in answers
     assert "/attach PATH" in answers
     assert notes == ""
@@ -225,10 +223,8 @@ def test_a_process_leaves_no_trace_of_a_full_disk_but_a_word():
     with Path("/dev/full").open("wb") as full:
         done = script(stdin=b"one\n", stdout=full.fileno())
     assert done.returncode == 1
-    assert done.stderr.decode().splitlines() == [
-        "standard output takes no more answers: No space left on device",
-        "line 1: undelivered",
-    ]
+    expected = ["standard output takes no more answers: No space left on device", "line 1: undelivered"]
+    assert done.stderr.decode().splitlines() == expected
 
 
 def test_a_regular_file_is_read_like_a_pipe(tmp_path):

@@ -12,7 +12,8 @@ from bot.host.extension import thread_commands
 from bot.routing.commands import with_extensions
 from tests.fakes.discord import FakeDiscord
 from tests.transports.bot import bot_over, surroundings
-from transports.discord.client import Discord, Options
+from transports.discord.api.options import Options
+from transports.discord.client import Discord
 
 COMMANDS = with_extensions(thread_commands(Settings()))
 

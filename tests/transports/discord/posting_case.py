@@ -11,6 +11,7 @@ import anyio
 from tests.fakes.discord import BOT, CHANNEL, GUILD, U1, FakeDiscord
 from threads.model import Outgoing, ThreadId
 from transports.base.transport import Capabilities
+from transports.discord.api.options import Options
 from transports.discord.api.rest import open_rest
 from transports.discord.markdown.buttons import stop_button
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
@@ -68,9 +69,9 @@ class PostingCase:
             self.rest,
             self.destinations,
             self.answers,
-            upload_limit=lambda _: self.limit,
-            now=lambda: datetime.fromtimestamp(self.discord.wall(), UTC),
-            feedback=self.feedback,
+            lambda _: self.limit,
+            Options("", feedback=self.feedback),
+            lambda: datetime.fromtimestamp(self.discord.wall(), UTC),
         )
 
     @property

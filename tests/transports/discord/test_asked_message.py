@@ -11,8 +11,8 @@ from tests.fakes.discord import BOT, CHANNEL, GUILD, U1, U2, U3, VOICE, FakeDisc
 from tests.transports.discord.bot import answers, bot_in
 from tests.world import Gate, Scripted, says
 from threads.model import Text
+from transports.discord.api.options import Options
 from transports.discord.checks import check_discord
-from transports.discord.client import Options
 from transports.discord.events import asked_message
 from transports.discord.events.slash_commands import ASK_NAME
 

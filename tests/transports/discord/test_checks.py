@@ -8,8 +8,8 @@ import pytest
 import transports.discord.checks as module
 from tests.fakes.discord import TOKEN, Cut, FakeDiscord, Garbage, RateLimited, Refused, Stall, Status
 from tests.fakes.discord.ids import BOT_ROLE, CHANNEL, EVERYONE, GUILD, PERMISSIONS
+from transports.discord.api.options import Options
 from transports.discord.checks import check_discord
-from transports.discord.client import Options
 
 
 async def look(discord, token=TOKEN, **how):

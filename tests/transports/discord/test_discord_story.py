@@ -9,17 +9,7 @@ import pytest
 
 from bot.config.settings import Access
 from bot.routing.access import allowed
-from tests.fakes.discord import (
-    BOT,
-    CHANNEL,
-    CHANNEL2,
-    GUILD,
-    ROLE,
-    U1,
-    U2,
-    VOICE,
-    FakeDiscord,
-)
+from tests.fakes.discord import BOT, CHANNEL, CHANNEL2, GUILD, ROLE, U1, U2, VOICE, FakeDiscord
 from tests.transports.discord.bot import answers, bot_in
 from tests.transports.settling import until_settled
 from tests.world import Gate, Scripted, calls, says

@@ -9,18 +9,7 @@ import pytest
 
 from bot.reports.files import FileReader
 from bot.reports.message_story import stories
-from tests.fakes.discord import (
-    BOT,
-    CHANNEL,
-    U1,
-    U2,
-    U3,
-    FakeDiscord,
-    Garbage,
-    RateLimited,
-    Refused,
-    Status,
-)
+from tests.fakes.discord import BOT, CHANNEL, U1, U2, U3, FakeDiscord, Garbage, RateLimited, Refused, Status
 from tests.patience import WITHIN_S
 from tests.transports.discord.bot import answers, bot_in
 from tests.transports.settling import until_settled

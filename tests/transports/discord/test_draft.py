@@ -12,14 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.discord import CHANNEL, GUILD, U1, Cut, RateLimited, Refused
-from tests.transports.discord.virtual import (
-    BACKEND,
-    DELETE,
-    EDIT,
-    SEND,
-    VirtualRest,
-    virtual_discord,
-)
+from tests.sim.loop import virtual_time
+from tests.transports.discord.virtual import DELETE, EDIT, SEND, VirtualRest, virtual_discord
 from tests.transports.settling import beside
 from threads.model import (
     Resumed,
@@ -42,10 +36,7 @@ from transports.discord.markdown.render import MAX_CONTENT, utf16_size
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.thread_opening import Destinations
 
-
-@pytest.fixture
-def anyio_backend():
-    return BACKEND
+anyio_backend = virtual_time
 
 
 class DraftCase:

@@ -80,10 +80,8 @@ async def test_a_thread_has_its_title_and_the_message_it_was_opened_from_in_one_
         await at.opened_from("is it up?", files=[("app.log", b"x", "text/plain")])
         asked = await at.says("yes", "no", "@bot?")
         earlier = await at.earlier(asked)
-        assert (earlier.title, texts(earlier)) == (
-            "deploy of friday",
-            ["is it up?\n[file: app.log]", "yes", "no"],
-        )
+        expected = ("deploy of friday", ["is it up?\n[file: app.log]", "yes", "no"])
+        assert (earlier.title, texts(earlier)) == expected
         assert at.asked() == [HISTORY]
         root = earlier.lines[0]
         assert (root.id, [file.name for file in root.files]) == (at.thread.root, ["app.log"])

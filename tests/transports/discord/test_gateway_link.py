@@ -11,22 +11,13 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from tests.fakes.discord import (
-    CHANNEL,
-    FORUM,
-    GUILD,
-    U1,
-    Cut,
-    FakeDiscord,
-    RateLimited,
-    Stall,
-    Status,
-)
+from tests.fakes.discord import CHANNEL, FORUM, GUILD, U1, Cut, FakeDiscord, RateLimited, Stall, Status
 from tests.patience import WITHIN_S
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited
 from transports.discord.api import gateway, gateway_link
 from transports.discord.api.gateway_link import GatewayLink
 from transports.discord.api.invalid_requests import InvalidRequests
+from transports.discord.api.options import Options
 from transports.shared.link.supervisor import LinkDown
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_proxy")]
@@ -61,13 +52,8 @@ class Bot:
 
     def __post_init__(self):
         urls = self.discord.api_base_url, self.discord.gateway_url
-        self.link = GatewayLink(
-            self.token or self.discord.token,
-            *urls,
-            lambda: self,
-            self.invalid_requests,
-            on_frame=self.on_frame,
-        )
+        options = Options(self.token or self.discord.token, *urls)
+        self.link = GatewayLink(options, lambda: self, self.invalid_requests, self.on_frame)
 
     def note(self, what):
         self.story.append(what)

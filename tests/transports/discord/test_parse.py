@@ -130,11 +130,8 @@ def test_a_reply_ping_of_the_bot_alone_is_no_mention_in_a_channel_but_a_reply_to
     answer = said("42", BOT, id_=EARLIER)
     for pinged in ([], [BOT]):
         incoming = parsed(replying(answer, "why?", mentions=pinged), root="1170000000000000000")
-        assert (incoming.via, incoming.text, incoming.thread.root) == (
-            "mention",
-            "why?",
-            "1170000000000000000",
-        )
+        expected = ("mention", "why?", "1170000000000000000")
+        assert (incoming.via, incoming.text, incoming.thread.root) == expected
 
 
 def test_a_reply_to_the_bot_brings_none_of_its_own_files_back():
@@ -321,12 +318,8 @@ def test_previews_of_a_persons_links_are_not_their_words_but_a_bots_embeds_are()
 
 def test_an_earlier_line_tells_who_said_it_and_what():
     line = parse_spoken(message(said(f"see <@{BOB}>", mentions=[BOB], attachments=[file()])), ME)
-    assert (line.author, line.text, line.ours, line.id) == (
-        Author(ANN, "Ann"),
-        "see @Bob\n[file: notes.txt]",
-        False,
-        ID,
-    )
+    expected = (Author(ANN, "Ann"), "see @Bob\n[file: notes.txt]", False, ID)
+    assert (line.author, line.text, line.ours, line.id) == expected
     assert [one.id for one in line.files] == [f"{TEXT}/{ID}/1174110000000000001"]
     ours = Spoken(Author(BOT, "Threadfast"), "42", ours=True, id=ID, sent_at=SENT_AT)
     assert parse_spoken(message(said("42", BOT)), ME) == ours
@@ -373,10 +366,8 @@ def test_an_edit_is_the_new_text():
 def test_an_update_that_only_adds_a_preview_changes_what_is_quoted_and_asks_nothing_anew():
     page = {"type": "link", "url": "https://a.example", "title": "a page"}
     [edited] = edit(said(f"{AT_BOT} look", embeds=[page]))
-    assert (edited.text, edited.quoted) == (
-        "look",
-        "> Preview of https://a.example:\n> a page (https://a.example)",
-    )
+    expected = ("look", "> Preview of https://a.example:\n> a page (https://a.example)")
+    assert (edited.text, edited.quoted) == expected
 
 
 def test_edits_of_the_bot_itself_and_of_other_bots_are_nothing():

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from tests.fakes.discord import CHANNEL, CHANNEL2, FORUM, GUILD, U1, U2, Cut, RateLimited, Refused, Status
+from tests.sim.loop import virtual_time
 from tests.transports.discord.virtual import (
-    BACKEND,
     EDIT,
     OPEN,
     REACT,
@@ -23,13 +23,11 @@ from tests.transports.discord.virtual import (
     virtual_discord,
 )
 from threads.model import Resumed, Taken, TextDelta, ThreadId, ToolStarted, TurnSettled, TurnStarted, Waiting
+from transports.discord.api.options import Options
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
 from transports.discord.post.thread_opening import Destinations
 
-
-@pytest.fixture
-def anyio_backend():
-    return BACKEND
+anyio_backend = virtual_time
 
 
 class PresenceCase:
@@ -46,7 +44,7 @@ class PresenceCase:
     def restart(self):
         """A new process: nothing is remembered."""
         self.destinations = Destinations(self.rest)
-        self.presence = Presence(self.rest, self.destinations, **self.options)
+        self.presence = Presence(self.rest, self.destinations, Options("", **self.options))
         self.tasks.start_soon(self.presence.run)
 
     def asks(self, place="", **more):

@@ -9,17 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docs.generate.reading import discord as catalogue
-from tests.transports.discord.payloads import (
-    BOB,
-    DIRECT,
-    DM,
-    ME,
-    OTHER_BOT,
-    client,
-    file,
-    replying,
-    said,
-)
+from tests.transports.discord.payloads import BOB, DIRECT, DM, ME, OTHER_BOT, client, file, replying, said
 from threads.model import with_quoted
 from transports.discord.api.payloads import DEEPEST
 from transports.discord.api.sdk import read_message

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
-
 import anyio
 import pytest
 
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.transports.discord.payloads import (
     ANN,
     BOB,
@@ -30,10 +28,7 @@ from transports.discord.events.reply_chains import ReplyChains
 from transports.discord.post import thread_opening
 from transports.discord.post.thread_opening import Destinations
 
-
-@pytest.fixture
-def anyio_backend():
-    return ("asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)})
+anyio_backend = virtual_time
 
 
 class Channel:

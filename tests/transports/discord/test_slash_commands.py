@@ -31,15 +31,11 @@ from threads.errors import StoreUnavailable
 from threads.model import Author, ThreadId
 from threads.store.disk import PosixDisk
 from transports.discord.api.channel_types import Channels
+from transports.discord.api.options import Options
 from transports.discord.api.rest import Rest
 from transports.discord.events import interactions
 from transports.discord.events.command_registration import CommandRegistration
-from transports.discord.events.slash_commands import (
-    OUTDATED,
-    UNSUPPORTED_CHANNEL,
-    SlashCommands,
-    matching,
-)
+from transports.discord.events.slash_commands import OUTDATED, UNSUPPORTED_CHANNEL, SlashCommands, matching
 
 CALLBACK = "POST /interactions/{}/{}/callback"
 PUT = "PUT /applications/{}/commands"
@@ -62,7 +58,9 @@ class CommandCase:
         self.disk = None
         self.client = RecordingClient()
         self.channels = Channels(Rest.__new__(Rest))
-        self.slash = SlashCommands(self.client, self.channels, self.take, commands=USAGES, models=NAMES)
+        self.slash = SlashCommands(
+            self.client, self.channels, self.take, Options("", commands=USAGES, models=NAMES)
+        )
 
     async def take(self, incoming, *_):
         self.taken.append(incoming)
@@ -147,11 +145,8 @@ async def test_words_follow_the_command_in_one_line_and_are_bounded():
 async def test_a_command_of_an_extension_is_there_with_its_words_and_as_much_as_discord_shows_of_its_meaning():
     async with command_case() as (_, case):
         feed = case.slash.get_command("feed")
-        assert (feed.description[:9], feed.description[-1], len(feed.description) <= 100) == (
-            "Put fish ",
-            "…",
-            True,
-        )
+        expected = ("Put fish ", "…", True)
+        assert (feed.description[:9], feed.description[-1], len(feed.description) <= 100) == expected
         assert [one.description for one in feed.parameters] == ["CAT [DISH …]"]
         assert (await case.said(U1, CHANNEL, "feed", words="Tom")).text == "/feed Tom"
 

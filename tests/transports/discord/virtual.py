@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 
 import anyio
 
-from tests.fakes.discord import (
-    APP,
-    BOT,
-    Call,
-    Cut,
-    FakeDiscord,
-    Gate,
-    RateLimited,
-    Refused,
-    Stall,
-    Status,
-)
+from tests.fakes.discord import APP, BOT, Call, Cut, FakeDiscord, Gate, RateLimited, Refused, Stall, Status
 from tests.fakes.discord.rules import Refusal
 from tests.fakes.discord.web import ROUTES
-from tests.sim.loop import SimLoop
 from threads.errors import TransportRateLimited, TransportUnavailable
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import Me
-
-BACKEND = ("asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)})
 
 LATENCY_S = 0.1
 

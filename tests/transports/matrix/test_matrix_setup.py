@@ -31,11 +31,8 @@ async def found(*given):
 async def test_the_checks_name_what_is_wrong_and_post_a_test_that_goes_again(synapse, ann):
     bot = await account(synapse)
     alone = await found(synapse.url, bot.access_token)
-    assert {name: one.state for name, one in alone.items()} == {
-        "matrix.homeserver": "ok",
-        "matrix.token": "ok",
-        "matrix.rooms": "warn",
-    }
+    expected = {"matrix.homeserver": "ok", "matrix.token": "ok", "matrix.rooms": "warn"}
+    assert {name: one.state for name, one in alone.items()} == expected
     assert f"Invite {bot.user_id}" in alone["matrix.rooms"].fix
     room = await ann.channel()
     posted = await found(synapse.url, ann.client.access_token, room)

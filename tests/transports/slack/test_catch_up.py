@@ -1,7 +1,6 @@
 """What was said while nobody listened is found, once the link is back; and no mark ever passes what was not taken."""
 
 import logging
-import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.sim.loop import SimLoop
-from tests.transports.catching_up import START, CatchUpBot, Story, play, steps
+from tests.sim.loop import virtual_time
+from tests.transports.catching_up import CatchUpBot, Story, play, steps
 from threads.errors import TransportUnavailable
 from threads.store.mark_file import MarkFile
 from transports.shared.backfill.catch_up import CatchUp
@@ -27,9 +26,7 @@ ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 FILE = Path("/data/slack-marks.json")
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), START)}
+anyio_backend = virtual_time
 
 
 def now():

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.slack import ApiError, Cut, Message, RateLimited
+from tests.sim.loop import virtual_time
 from tests.transports.settling import beside
-from tests.transports.slack.virtual import BACKEND, VirtualWeb, count_calls, virtual_slack
+from tests.transports.slack.virtual import VirtualWeb, count_calls, virtual_slack
 from threads.model import StagesChanged, StageShown, TextDelta, TextReset, ThreadId, ToolFinished, ToolStarted
 from transports.slack.live.draft import LiveDraft, LiveDrafts
 from transports.slack.live.draft_content import UnsentContent, cut
@@ -20,10 +21,7 @@ from transports.slack.markdown.escape import safe
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.open_fences import TABLE_FOLLOWS, Fences, TableHold
 
-
-@pytest.fixture
-def anyio_backend():
-    return BACKEND
+anyio_backend = virtual_time
 
 
 class Chat:

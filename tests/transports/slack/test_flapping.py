@@ -9,12 +9,12 @@ import random
 from datetime import UTC, datetime
 
 import anyio
-import pytest
 
 from tests.fakes.slack import Cut, RateLimited
+from tests.sim.loop import virtual_time
 from tests.transports.memory import Memory, offload
 from tests.transports.slack.test_catch_up import FILE, ME
-from tests.transports.slack.virtual import BACKEND, VirtualWeb, virtual_slack
+from tests.transports.slack.virtual import VirtualWeb, virtual_slack
 from threads.store.mark_file import MarkFile
 from transports.shared.backfill.catch_up import CatchUp
 from transports.shared.backfill.marks import Marks
@@ -35,9 +35,7 @@ TOO_OLD_S = 600.0
 """After so long a message is not answered any more, with a word of regret."""
 
 
-@pytest.fixture
-def anyio_backend():
-    return BACKEND
+anyio_backend = virtual_time
 
 
 class Faulty(VirtualWeb):
@@ -165,9 +163,8 @@ async def test_a_link_that_comes_and_goes_does_not_keep_what_was_missed_from_bei
         steady = anyio.current_time()
     waits = world.waits()
     assert len(waits) > 20
-    assert (
-        waits[len(waits) // 2] < SWEEP_S / 2
-    )  # where people talk is looked at first, though the link never stays
+    # Where people talk is looked at first, though the link never stays.
+    assert waits[len(waits) // 2] < SWEEP_S / 2
     assert waits[-1] < TOO_OLD_S
     assert world.waits(steady)[-1] < SWEEP_S
     assert not world.marks.due()

@@ -9,11 +9,12 @@ import anyio
 import pytest
 
 from tests.fakes.slack import ApiError, FakeSlack, Gate
+from tests.sim.loop import virtual_time
 from tests.transports.memory import Memory, offload
 from tests.transports.slack.bot import bot_in
 from tests.transports.slack.test_catch_up import FILE
 from tests.transports.slack.test_slack_story import answers
-from tests.transports.slack.virtual import BACKEND, LATENCY_S, VirtualWeb, count_calls, virtual_slack
+from tests.transports.slack.virtual import LATENCY_S, VirtualWeb, count_calls, virtual_slack
 from tests.world import Scripted
 from threads.store.mark_file import MarkFile
 from transports.shared.backfill.marks import Marks
@@ -25,9 +26,7 @@ from transports.slack.events.timestamps import STAMPS
 ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 
 
-@pytest.fixture
-def anyio_backend():
-    return BACKEND
+anyio_backend = virtual_time
 
 
 def _now():

@@ -57,13 +57,7 @@ def heard(*args, **more) -> Incoming | None:
 def test_a_direct_message_is_always_for_the_bot():
     incoming = heard("hello", channel="D1", channel_type="im", client_msg_id="c-1")
     assert incoming == Incoming(
-        TS,
-        ThreadId("slack", "T1", "D1", TS),
-        Author("U1"),
-        "hello",
-        SENT_AT,
-        via="direct",
-        alias="c-1",
+        TS, ThreadId("slack", "T1", "D1", TS), Author("U1"), "hello", SENT_AT, via="direct", alias="c-1"
     )
 
 
@@ -212,10 +206,8 @@ def test_a_link_preview_is_what_a_page_says_and_never_its_senders_words():
 
 def test_files_come_with_their_message():
     incoming = heard("", subtype="file_share", files=[FILE], channel="D1")
-    assert (incoming.text, incoming.files) == (
-        "",
-        (Attachment("F1", "notes.txt", "text/plain", 12, "https://files.slack.com/d"),),
-    )
+    expected = ("", (Attachment("F1", "notes.txt", "text/plain", 12, "https://files.slack.com/d"),))
+    assert (incoming.text, incoming.files) == expected
 
 
 CLIP = {
@@ -459,18 +451,11 @@ def press(action_id="choice:1", value="/retry 1700000100.000200", **more):
 def test_a_pressed_choice_is_its_command_said_in_the_thread():
     pressed = parse_action(press(), ME)
     assert isinstance(pressed, ButtonPress)
-    assert (pressed.channel, pressed.ts, pressed.blocks, pressed.label) == (
-        "C1",
-        TS,
-        ({"type": "actions"},),
-        "Retry",
-    )
+    expected = ("C1", TS, ({"type": "actions"},), "Retry")
+    assert (pressed.channel, pressed.ts, pressed.blocks, pressed.label) == expected
     incoming = pressed.incoming
-    assert (incoming.text, incoming.author, incoming.via) == (
-        "/retry 1700000100.000200",
-        Author("U1"),
-        "mention",
-    )
+    assert (incoming.text, incoming.via) == ("/retry 1700000100.000200", "mention")
+    assert incoming.author == Author("U1")
     assert incoming.thread == ThreadId("slack", "T1", "C1", ROOT)
 
 

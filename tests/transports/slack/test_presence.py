@@ -12,8 +12,9 @@ import anyio
 import pytest
 
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Message
+from tests.sim.loop import virtual_time
 from tests.transports.settling import beside
-from tests.transports.slack.virtual import BACKEND, VirtualWeb, count_calls, virtual_slack
+from tests.transports.slack.virtual import VirtualWeb, count_calls, virtual_slack
 from threads.model import (
     Outgoing,
     Resumed,
@@ -39,9 +40,7 @@ from transports.slack.post.posting import Posting
 ME = Identity("T1", "UBOT", "threadfast", "BBOT", frozenset())
 
 
-@pytest.fixture
-def anyio_backend():
-    return BACKEND
+anyio_backend = virtual_time
 
 
 class Chat:

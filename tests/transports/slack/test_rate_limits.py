@@ -1,6 +1,5 @@
 """Slack's limits in virtual time: never more than allowed, in order, and live edits never in the way of an answer."""
 
-import random
 from itertools import pairwise
 
 import anyio
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from threads.errors import Fenced
 from transports.slack.api.rate_limits import (
     CHANNEL,
@@ -25,9 +24,7 @@ RATE = st.integers(2, 120).flatmap(lambda n: st.builds(Rate, st.just(n), st.inte
 GAP = st.one_of(st.just(0.0), st.floats(0, 2), st.floats(0, 200))
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 async def taken_at(limits, method, times, channel="", *, urgent=True):

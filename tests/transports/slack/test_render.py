@@ -365,11 +365,8 @@ def test_a_note_is_plain_words():
 
 def test_buttons_that_were_pressed_give_way_to_a_note():
     text, buttons = markdown_block("What now?"), choice_block([Choice("Go", "/go")])
-    assert without_actions([text, buttons, feedback_block()], "Ann chose Go") == [
-        text,
-        note_block("Ann chose Go"),
-        feedback_block(),
-    ]
+    expected = [text, note_block("Ann chose Go"), feedback_block()]
+    assert without_actions([text, buttons, feedback_block()], "Ann chose Go") == expected
     assert without_actions([text], "done") == [text, note_block("done")]
     assert without_actions([], "done") == [note_block("done")]
     assert len(without_actions([text] * 50, "done")) == 50

@@ -5,16 +5,16 @@ The journal's disk takes its time, so that the second copy always comes while th
 
 from __future__ import annotations
 
-import random
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import anyio
 import pytest
 
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
+from tests.transports.catching_up import START
 from tests.transports.memory import Memory
-from tests.transports.slack.test_catch_up import FILE, ME, START, Slack, now
+from tests.transports.slack.test_catch_up import FILE, ME, Slack, now
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.store.disk import PosixDisk
@@ -27,9 +27,7 @@ from transports.slack.events.timestamps import STAMPS
 SLOW_S = 0.5
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), START)}
+anyio_backend = virtual_time
 
 
 async def slowly(function, *arguments):

@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from tests.fakes.slack import Gate, Message
-from tests.transports.slack.virtual import BACKEND, VirtualWeb, count_calls, virtual_slack
+from tests.sim.loop import virtual_time
+from tests.transports.slack.virtual import VirtualWeb, count_calls, virtual_slack
 from transports.slack.api import thread_history
 from transports.slack.api.thread_history import ENOUGH, MOST_TRIES, PAGE, TRIED_WITHIN_S, Section, newest
 
@@ -16,9 +17,7 @@ ROOT = "1700000000.000000"
 LINES = 5_000
 
 
-@pytest.fixture
-def anyio_backend():
-    return BACKEND
+anyio_backend = virtual_time
 
 
 def thread(times):

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import random
 
 import anyio
 
 from tests.fakes.slack import ApiError, Call, Cut, FakeSlack, Gate, RateLimited
 from tests.fakes.slack.rules import Refusal
 from tests.fakes.slack.web import METHODS, Args
-from tests.sim.loop import SimLoop
 from threads.errors import TransportRateLimited, TransportUnavailable
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.rate_limits import RateLimits
 from transports.slack.api.web_api import WebApi
-
-BACKEND = ("asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)})
 
 LATENCY_S = 0.1
 

@@ -207,10 +207,8 @@ async def test_a_file_is_attached_and_one_of_the_bot_is_downloaded(tmp_path):
         async with page.expect_download() as downloading:
             await page.get_by_role("link", name="out.md (").click()
         download = await downloading.value
-        assert (download.suggested_filename, (await download.path()).read_text()) == (
-            "out.md",
-            "<script>1</script>",
-        )
+        expected = ("out.md", "<script>1</script>")
+        assert (download.suggested_filename, (await download.path()).read_text()) == expected
 
 
 async def test_two_tabs_show_the_same_thread(tmp_path):

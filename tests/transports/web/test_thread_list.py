@@ -137,9 +137,8 @@ def test_titles_of_models_are_forgotten_before_what_a_person_said(monkeypatch):
 
 def test_every_thread_is_on_one_part_of_the_list(monkeypatch):
     monkeypatch.setattr(thread_list, "MOST_LISTED", 3)
-    found = [
-        (f"t{number}", float(number // 2)) for number in range(10)
-    ]  # two at a time have the same instant
+    # Two at a time have the same instant.
+    found = [(f"t{number}", float(number // 2)) for number in range(10)]
     notes = {
         "t1": ThreadNote(pinned=True),
         "t5": ThreadNote(deleted_at="now"),
@@ -175,10 +174,8 @@ async def test_a_search_finds_words_in_titles_and_texts_whatever_their_case(tmp_
         await begin(ann, "apples alone")
         await say_of(ann, named, title="Recipes of Äpfel", archived=True)
         hits = (await listed(ann, search="äpfel"))["threads"]
-        assert [(one["thread"], one["title"]) for one in hits] == [
-            (said, "first"),
-            (named, "Recipes of Äpfel"),
-        ]
+        expected = [(said, "first"), (named, "Recipes of Äpfel")]
+        assert [(one["thread"], one["title"]) for one in hits] == expected
         assert 'Äpfel "and" pears' in hits[0]["text"]
         assert "text" not in hits[1]
         assert len(hits[0]["text"]) <= page_history.AROUND

@@ -117,11 +117,9 @@ async def test_the_summary_says_first_what_is_wrong_and_its_numbers_lead_to_the_
     assert "The circuit of a/b is open: &lt;i&gt;rate limited&lt;/i&gt;; 3 calls wait" in page
     [address] = {one for one in links(page, "/look/turns") if "code=timeout" in one}
     behind = (await look.get(address.removeprefix("/look"))).text
-    assert ["question 2" in behind, "question 3" in behind, "the &lt;b&gt;first" in behind] == [
-        True,
-        False,
-        True,
-    ]
+    assert "question 2" in behind
+    assert "question 3" not in behind
+    assert "the &lt;b&gt;first" in behind
     [why] = links(behind, "/look/why?message")
     assert "It failed" in (await look.get(why.removeprefix("/look"))).text
 

@@ -32,6 +32,7 @@ from threads.errors import TransportFatal
 from transports.discord.api.api_errors import Banned, DiscordRefused, bad_token, explain
 from transports.discord.api.gateway import Gateway, Hooks
 from transports.discord.api.invalid_requests import InvalidRequests
+from transports.discord.api.options import Options
 from transports.discord.api.sdk import DISCORD, InteractionCalls, interactions_through
 from transports.shared.link.supervisor import LinkDown
 
@@ -68,19 +69,14 @@ class GatewayLink:
 
     def __init__(
         self,
-        token: str,
-        api_base_url: str | None,
-        gateway_url: str | None,
+        options: Options,
         make_hooks: Callable[[], Hooks],
         invalid_requests: InvalidRequests,
-        *,
         on_frame: Callable[[], None],
-        reactions: bool = False,
     ) -> None:
-        self._token, self._url = token, URL(gateway_url) if gateway_url else GATEWAY
-        self._api_url = api_base_url or DISCORD
-        self._make_hooks, self._invalid_requests = make_hooks, invalid_requests
-        self._on_frame, self._reactions = on_frame, reactions
+        self._token, self._url = options.token, URL(options.gateway_url) if options.gateway_url else GATEWAY
+        self._api_url, self._reactions = options.api_base_url or DISCORD, bool(options.ask_reaction)
+        self._make_hooks, self._invalid_requests, self._on_frame = make_hooks, invalid_requests, on_frame
         self._sessions: deque[float] = deque(maxlen=SESSIONS_PER_HOUR)
 
     async def run(self, connected: Callable[[], None]) -> None:

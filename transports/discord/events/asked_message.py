@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 
 import anyio
@@ -18,7 +17,7 @@ import discord
 
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable
-from threads.model import Author, Incoming, Outcome, Via
+from threads.model import Author, Incoming, Outcome, Via, WallClock
 from transports.base.text import digest
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.rest import Rest
@@ -57,7 +56,7 @@ class AskedMessages:
     destinations: Destinations
     hand_over: HandOver
     reaction: str
-    now: Callable[[], datetime]
+    now: WallClock
 
     async def by_menu(
         self, interaction: discord.Interaction, message: discord.Message, _: anyio.Event

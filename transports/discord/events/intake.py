@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 
 import anyio
@@ -28,8 +27,9 @@ from cachetools import LRUCache
 
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable, TransportRejected
-from threads.model import Author, Deleted, Feedback, Incoming, Outcome, Sink, ThreadId
+from threads.model import Author, Deleted, Feedback, Incoming, Outcome, Sink, ThreadId, WallClock
 from transports.discord.api.channel_types import Channels
+from transports.discord.api.options import Options
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import instant
 from transports.discord.api.values import DIRECT, Me, Place
@@ -72,34 +72,25 @@ class Intake:
         destinations: Destinations,
         answers: EphemeralAnswers,
         hear: Callable[[ThreadId, str], None],
-        *,
-        bots: frozenset[str],
-        roles: Callable[[], frozenset[str]],
-        max_age_s: float,
         presses: Presses[ButtonPress],
         recent: Recent,
-        now: Callable[[], datetime],
-        ask_reaction: str = "",
+        options: Options,
+        now: WallClock,
     ) -> None:
-        """*hear* gets each line of a thread, by its id, also what is not for the bot.
-
-        *bots* are other bots that may write to this one.
-
-        *roles* returns the roles that give rights, all others are dropped.
-        """
-        self._presses = presses
+        """*hear* gets each line of a thread, by its id, also what is not for the bot."""
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
         self._sink, self._destinations, self._answers, self._hear = sink, destinations, answers, hear
-        self._bots, self._roles, self._max_age_s = bots, roles, max_age_s
-        self._now = now
+        self._presses, self._options, self._now = presses, options, now
         self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, destinations)
-        self._forwards, self._loop_guard = Forwards(rest), BotLoopGuard(bots)
-        self._history = ChannelHistory(rest, marks, self._take_missed, recent=recent, max_age_s=max_age_s)
+        self._forwards, self._loop_guard = Forwards(rest), BotLoopGuard(options.bots)
+        self._history = ChannelHistory(
+            rest, marks, self._take_missed, recent=recent, max_age_s=options.max_age_s
+        )
         self._catch_up = CatchUp(marks, self._history)
         marks.on_take_over, marks.on_store_back = self._close_gaps, self._catch_up.hurry
         self._threads: LRUCache[str, ThreadId] = LRUCache(REMEMBERED)
         self.asked = AskedMessages(
-            rest, me, channels, self._reply_chains, destinations, self._hand_over, ask_reaction, now
+            rest, me, channels, self._reply_chains, destinations, self._hand_over, options.ask_reaction, now
         )
         self._member_roles: LRUCache[tuple[str, str], tuple[str, ...]] = LRUCache(MEMBERS_REMEMBERED)
 
@@ -232,7 +223,7 @@ class Intake:
     def _parse(
         self, message: discord.Message, place: Place, root: str = "", forward: discord.Message | None = None
     ) -> Incoming | None:
-        return parse_message(message, place, self._me, root=root, bots=self._bots, forward=forward)
+        return parse_message(message, place, self._me, root=root, bots=self._options.bots, forward=forward)
 
     async def _take_missed(self, message: discord.Message) -> None:
         if is_ours(message, self._me):
@@ -254,7 +245,7 @@ class Intake:
         if not (incoming := self._parse(message, place, root)):
             self._note_line(message, place, root, live=live)
             return
-        old = not live and (self._now() - instant(incoming.id)).total_seconds() > self._max_age_s
+        old = not live and (self._now() - instant(incoming.id)).total_seconds() > self._options.max_age_s
         if is_forward(message) and not old:
             if await self._forwards.is_followed(message, live=live):
                 return
@@ -287,12 +278,12 @@ class Intake:
 
     def _with_known_roles(self, author: Author) -> Author:
         """Return a person with only the roles that grant rights."""
-        granting = self._roles()
+        granting = self._options.roles()
         return replace(author, roles=tuple(role for role in author.roles if role in granting))
 
     async def _with_roles(self, author: Author, place: Place) -> Author:
         """Return a person of the history, whose messages have no roles, with their roles. Raises `PostFailed`."""
-        if not self._roles() or place.kind == "direct":
+        if not self._options.roles() or place.kind == "direct":
             return author
         member = place.guild, author.id
         if (roles := self._member_roles.get(member)) is None:
@@ -309,7 +300,9 @@ class Intake:
         root = await self._root_of(event.message, place)
         root = known.root if known else root
         forward = await self._forwards.before(event.message, place, live=True)
-        for inbound in parse_edit(event, place, self._me, root=root, bots=self._bots, forward=forward):
+        for inbound in parse_edit(
+            event, place, self._me, root=root, bots=self._options.bots, forward=forward
+        ):
             if isinstance(inbound, Incoming):
                 await self._hand_over(inbound)
             else:

@@ -7,7 +7,7 @@ answer is for all.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from textwrap import shorten
 
@@ -19,6 +19,7 @@ from threads import wording
 from threads.model import Incoming
 from transports.base.text import digest
 from transports.discord.api.channel_types import Channels
+from transports.discord.api.options import Options
 from transports.discord.events.interactions import (
     answer_privately,
     author_of,
@@ -52,21 +53,10 @@ Ask = Callable[[discord.Interaction, discord.Message, anyio.Event], Awaitable[st
 
 
 class SlashCommands(app_commands.CommandTree[discord.Client]):
-    """The commands of one client of the gateway.
-
-    ``commands`` has the meaning of each by its usage, such as "/deny [ID | all]". ``models`` are the names that
-    `/model` completes. With ``ask``, messages have an entry in their menu.
-    """
+    """The commands of one client of the gateway. With ``ask``, messages have an entry in their menu."""
 
     def __init__(
-        self,
-        client: discord.Client,
-        channels: Channels,
-        take: Take,
-        *,
-        commands: Mapping[str, str],
-        models: Sequence[str],
-        ask: Ask | None = None,
+        self, client: discord.Client, channels: Channels, take: Take, options: Options, ask: Ask | None = None
     ) -> None:
         super().__init__(
             client,
@@ -75,8 +65,8 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
             ),
             allowed_installs=app_commands.AppInstallationType(guild=True, user=False),
         )
-        self._channels, self._take, self._models = channels, take, models
-        for usage, meaning in commands.items():
+        self._channels, self._take, self._models = channels, take, options.models
+        for usage, meaning in options.commands.items():
             try:
                 self._add(usage, meaning)
             except (ValueError, app_commands.AppCommandError) as error:  # an extension's: the others stay

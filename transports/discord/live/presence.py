@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 from threads.model import (
     Outcome,
@@ -43,6 +42,7 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
+from transports.discord.api.options import Options
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import is_snowflake
 from transports.discord.api.values import DIRECT
@@ -53,8 +53,6 @@ from transports.discord.live.typing_indicator import Typing
 from transports.discord.post.thread_opening import Destinations
 from transports.shared.live import presence as shared
 from transports.shared.live.presence import LiveMessage
-
-Streaming = Literal["edits", "progress", "off"]
 
 EYES = "👀"
 OUTCOMES: dict[Outcome, str] = {
@@ -81,20 +79,12 @@ class _Live(LiveMessage):
 
 
 class Presence(shared.Presence[_Live, LiveDraft]):
-    def __init__(
-        self,
-        rest: Rest,
-        destinations: Destinations,
-        *,
-        streaming: Streaming = "edits",
-        typing: bool = True,
-        reactions: bool = True,
-    ) -> None:
+    def __init__(self, rest: Rest, destinations: Destinations, options: Options) -> None:
         super().__init__(_Live, MOST_JOBS)
         self._rest, self._destinations, self._pace = rest, destinations, Pace()
-        self._streaming = streaming
-        self._reactions = Reactions(rest, self._pace, self.soon) if reactions else None
-        self._typing = Typing(rest, destinations, self._pace, self.soon) if typing else None
+        self._streaming = options.streaming
+        self._reactions = Reactions(rest, self._pace, self.soon) if options.reactions else None
+        self._typing = Typing(rest, destinations, self._pace, self.soon) if options.typing else None
 
     async def before_post(self, thread: ThreadId, message_id: str) -> None:
         """End the typing, so that none is shown after the answer to the message."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
-from threads.model import Outgoing, ThreadId
+from threads.model import Outgoing, ThreadId, WallClock
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import instant, is_snowflake, number
@@ -33,7 +33,7 @@ class PageSender:
     """``live`` are the ids of draft messages; the pages are written over them."""
 
     rest: Rest
-    now: Callable[[], datetime]
+    now: WallClock
     outgoing: Outgoing
     destination: Destination
     live: Sequence[str]

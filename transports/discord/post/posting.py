@@ -20,17 +20,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from cachetools import LRUCache
 
 from threads.errors import PostFailed
-from threads.model import Outgoing, ThreadId, message_key
+from threads.model import Outgoing, ThreadId, WallClock, message_key
 from threads.store.attachments import safe_name
 from transports.base.transport import progress
 from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.options import Options
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import Upload
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
@@ -66,20 +66,19 @@ class PostedQuestion:
 
 
 class Posting:
-    """``upload_limit`` tells how many bytes a file may have in a guild. ``feedback``: answers get thumbs."""
+    """``upload_limit`` tells how many bytes a file may have in a guild."""
 
     def __init__(
         self,
         rest: Rest,
         destinations: Destinations,
         answers: EphemeralAnswers,
-        *,
         upload_limit: Callable[[str], int],
-        now: Callable[[], datetime],
-        feedback: bool = False,
+        options: Options,
+        now: WallClock,
     ) -> None:
         self._rest, self._destinations, self._answers = rest, destinations, answers
-        self._upload_limit, self._now, self._feedback = upload_limit, now, feedback
+        self._upload_limit, self._now, self._feedback = upload_limit, now, options.feedback
         self._states: LRUCache[str, PostState] = LRUCache(REMEMBERED)
         self.questions: OpenQuestions[PostedQuestion] = OpenQuestions()
 

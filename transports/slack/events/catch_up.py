@@ -13,7 +13,6 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from decimal import Decimal
 from functools import partial
 
@@ -21,7 +20,7 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRejected
-from threads.model import Incoming
+from threads.model import Incoming, WallClock
 from transports.shared.backfill.catch_up import Verdict
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import NEVER
@@ -131,7 +130,7 @@ class ChannelHistory:
         sink: Callable[[Incoming], Awaitable[object]],
         *,
         active_threads: Callable[[], Awaitable[Mapping[str, Sequence[str]]]],
-        now: Callable[[], datetime],
+        now: WallClock,
         max_age_s: float = 600,
         not_before: float = 0.0,
     ) -> None:

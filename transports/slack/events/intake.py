@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from datetime import datetime
 from functools import partial
 from typing import assert_never
 
@@ -18,7 +17,7 @@ from anyio.abc import TaskGroup
 from pydantic import JsonValue
 
 from threads.errors import StoreUnavailable
-from threads.model import Feedback, Inbound, Incoming, Outcome, Sink, ThreadId
+from threads.model import Feedback, Inbound, Incoming, Outcome, Sink, ThreadId, WallClock
 from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, CatchUp, Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
@@ -74,7 +73,7 @@ class Intake:
         hear: Callable[[ThreadId, str], None],
         *,
         recent: Recent,
-        now: Callable[[], datetime],
+        now: WallClock,
         max_age_s: float,
         read_from: float = 0.0,
         features: Features = NOTHING_MORE,

@@ -55,7 +55,7 @@ from bot.reports.thread import Summary, entries, journal, summaries, tools_used,
 from bot.reports.usage import By, Report, period, reports
 from bot.store.reader import Reader, WorkerRow
 from threads.journal.records import Received
-from threads.model import ThreadId, with_quoted
+from threads.model import ThreadId, WallClock, with_quoted
 from transports.web.look.circuits import KINDS, Opening, minutes_open, openings
 from transports.web.look.summary import LIMITS, Trouble, grade, headline, troubles, used_share
 from transports.web.look.turns import ANY_FAILURE, FIELDS, DayOfTurns, Recent, Turn, Turns, seconds_between
@@ -116,7 +116,7 @@ class Views:
     events: EventStream
     mask: Callable[[str], str]
     policy: Policy
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    now: WallClock = lambda: datetime.now(UTC)
     worker: str = ""
     transports: Sequence[str] = ()
     workers: Callable[[], Sequence[WorkerRow]] = tuple

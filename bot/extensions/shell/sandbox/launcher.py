@@ -38,12 +38,7 @@ _FILE_RIGHTS = 1 | 2 | 4 | 1 << 14 | 1 << 15
 
 
 def main(arguments: list[str]) -> None:
-    plan_fd, lifeline, status, command = (
-        int(arguments[0]),
-        int(arguments[1]),
-        int(arguments[2]),
-        arguments[3:],
-    )
+    plan_fd, lifeline, status = map(int, arguments[:3])
     for fd in (plan_fd, lifeline, status):
         os.set_inheritable(fd, False)
     _call(_libc.prctl, _PR_SET_SUBREAPER, 1, 0, 0, 0)
@@ -54,7 +49,7 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     with open(plan_fd, "rb") as file:
         plan = marshal.loads(file.read())  # noqa: S302 - written by the process that started this one
-    child = _start(plan, command, status)
+    child = _start(plan, arguments[3:], status)
     exit_code = _wait(child, lifeline, wakeup)
     _end_tree()
     if exit_code is not None:

@@ -78,10 +78,7 @@ def signed_anew(called, url: str) -> str:
 @needs_boto
 async def test_a_thread_is_answered_by_bedrock_and_each_request_has_a_signature_that_fits(tmp_path, aws):
     reply = framed(answer(Text("Hello, world")))
-    async with (
-        cloud(lambda _: reply) as (url, calls),
-        serving(tmp_path, settings("bedrock", url)) as chat,
-    ):
+    async with cloud(lambda _: reply) as (url, calls), serving(tmp_path, settings("bedrock", url)) as chat:
         assert (await chat.say("hi")).text == "Hello, world"
         assert "$0.00" in (await chat.say("/usage")).text
     (called,) = calls
@@ -168,10 +165,8 @@ async def test_a_thread_is_answered_by_vertex_with_a_token_of_the_service_accoun
     parent = "/v1/projects/our-project/locations/europe-west1/publishers/anthropic/models"
     assert called.url == f"{parent}/{VERTEX}:streamRawPredict"
     assert called.headers["authorization"] == "Bearer ya29.test"
-    assert json.loads(called.body).keys() & {"model", "stream", "anthropic_version"} == {
-        "stream",
-        "anthropic_version",
-    }
+    expected = {"stream", "anthropic_version"}
+    assert json.loads(called.body).keys() & {"model", "stream", "anthropic_version"} == expected
 
 
 @pytest.mark.parametrize("kind", ["bedrock", "vertex"])

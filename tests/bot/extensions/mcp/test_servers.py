@@ -127,10 +127,7 @@ async def test_a_server_that_comes_late_is_offered_once_it_is_there(tmp_path, ca
 
 async def test_a_late_server_takes_no_place_of_those_that_are_there(tmp_path):
     many = [f"t{n}" for n in range(60)]
-    configured = {
-        "a": plain(tmp_path, "late", tools=many),
-        "b": plain(tmp_path, "b", tools=many),
-    }
+    configured = {"a": plain(tmp_path, "late", tools=many), "b": plain(tmp_path, "b", tools=many)}
     async with opened(tmp_path, configured) as servers:
         (tmp_path / "tools-late.json.there").touch()
         await until(lambda: len(servers.tools) > 60)

@@ -64,12 +64,8 @@ async def test_a_server_sees_nothing_of_our_environment(tmp_path):
     given = plain(tmp_path, tools=("environment",), env={"API_KEY": "env:GIVEN", "MODE": "test"})
     async with opened(tmp_path, {"p": given}, environ=environ) as servers:
         seen = json.loads((await call(servers, "p__environment")).result)
-    assert {name: seen.pop(name) for name in ("HOME", "LANG", "API_KEY", "MODE")} == {
-        "HOME": "/home/somebody",
-        "LANG": "C.UTF-8",
-        "API_KEY": "a-secret-for-it",
-        "MODE": "test",
-    }
+    expected = {"HOME": "/home/somebody", "LANG": "C.UTF-8", "API_KEY": "a-secret-for-it", "MODE": "test"}
+    assert {name: seen.pop(name) for name in ("HOME", "LANG", "API_KEY", "MODE")} == expected
     assert set(seen) <= {"PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}  # what shells and python add
 
 

@@ -10,17 +10,7 @@ from bot.ports.model import Usage
 from tests.bot.llm.apis import TOOL
 from tests.bot.llm.conftest import ask, user
 from tests.fakes.http import error
-from tests.fakes.openai import (
-    Raw,
-    Text,
-    Think,
-    Tool,
-    chat_answer,
-    chunk,
-    completed,
-    response_answer,
-    stream,
-)
+from tests.fakes.openai import Raw, Text, Think, Tool, chat_answer, chunk, completed, response_answer, stream
 from threads import model as words
 from threads.model import Message, ToolCall, ToolResult
 

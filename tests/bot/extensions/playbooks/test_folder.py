@@ -30,10 +30,7 @@ def test_files_are_read_anew_and_a_faulty_one_stops_no_other(tmp_path):
     bad = write(folder, "bad.yaml", "name: bad")
     write(folder, "notes.txt")
     assert found(library) == {"good.yaml": "good", "bad.yaml": None}
-    assert library.problems() == [
-        "bad.yaml: description: is required",
-        "bad.yaml: stages: is required",
-    ]
+    assert library.problems() == ["bad.yaml: description: is required", "bad.yaml: stages: is required"]
     bad.write_text(ONE.format("bad"))
     assert found(library) == {"good.yaml": "good", "bad.yaml": "bad"}
 
@@ -72,8 +69,6 @@ def test_the_doctor_tells_a_fault_with_its_place(tmp_path, monkeypatch, capsys):
     settings.chmod(0o600)
     assert run_doctor(DoctorOptions(settings, as_json=True), {"PATH": "/usr/bin:/bin"}) == 1
     told = [one for one in json.loads(capsys.readouterr().out)["checks"] if one["name"] == "playbooks"]
-    assert [(one["state"], one["found"][:16]) for one in told] == [
-        ("fail", "bad.yaml: stage "),
-        ("ok", "1 valid"),
-    ]
+    expected = [("fail", "bad.yaml: stage "), ("ok", "1 valid")]
+    assert [(one["state"], one["found"][:16]) for one in told] == expected
     assert "threadfast playbooks check" in told[0]["fix"]

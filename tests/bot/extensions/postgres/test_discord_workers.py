@@ -16,8 +16,9 @@ from tests.transports.bot import bot_over, surroundings
 from tests.world import Scripted
 from threads.model import ThreadId
 from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S
+from transports.discord.api.options import Options
 from transports.discord.api.rest import open_rest
-from transports.discord.client import Discord, Options
+from transports.discord.client import Discord
 
 
 def shared(store):

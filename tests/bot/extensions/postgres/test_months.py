@@ -199,10 +199,8 @@ async def test_a_batch_at_the_end_of_a_month_that_is_sent_again_is_there_once(ds
         today = f"{NOW:%Y-%m-%d}"
         await seat.store.append_audit([(today, b"{}\n")])
     assert partitions(dsn, "audit") == {named("audit", 0): 1, named("audit", 1): 1, named("audit", 2): 1}
-    assert rows(dsn, f"SELECT at::date::text FROM audit WHERE at >= '{last}' ORDER BY at") == [
-        (f"{last:%Y-%m-%d}",),
-        (f"{first:%Y-%m-%d}",),
-    ]
+    expected = [(f"{last:%Y-%m-%d}",), (f"{first:%Y-%m-%d}",)]
+    assert rows(dsn, f"SELECT at::date::text FROM audit WHERE at >= '{last}' ORDER BY at") == expected
 
 
 def spend(dsn, number, at, record):
@@ -274,11 +272,8 @@ def test_the_running_month_and_what_is_reserved_stay_whatever_is_asked(years):
     )
     before = told(years)
     assert drop(years, "spending", NOW + timedelta(days=400)) == 8
-    assert partitions(years, "spending") == {
-        "spending_sums": 2,
-        named("spending", -2): 1,
-        named("spending", 0): 9,
-    }
+    expected = {"spending_sums": 2, named("spending", -2): 1, named("spending", 0): 9}
+    assert partitions(years, "spending") == expected
     assert told(years) == before
     rows(years, "DELETE FROM reservation RETURNING 1")
     assert drop(years, "spending", NOW) == 1

@@ -56,12 +56,8 @@ def test_the_audit_is_told_by_time_kind_and_thread(tmp_path):
 
 
 def test_the_last_verdict_of_each_person_on_each_answer_counts(tmp_path):
-    for author, answer, verdict in [
-        ("U1", "1", "up"),
-        ("U1", "1", "down"),
-        ("U2", "1", "up"),
-        ("U1", "2", "up"),
-    ]:
+    verdicts = [("U1", "1", "up"), ("U1", "1", "down"), ("U2", "1", "up"), ("U1", "2", "up")]
+    for author, answer, verdict in verdicts:
         about = {"thread_id": "discord:G:C:1", "message_id": answer, "author": author}
         record = AuditRecord(
             at="2026-01-01T10:00:00.000+00:00", kind="feedback", **about, details={"verdict": verdict}
@@ -132,10 +128,8 @@ def test_dead_letters_tell_what_became_of_them(tmp_path):
 
 def test_a_resubmission_is_told_to_programs(tmp_path):
     write_thread(tmp_path, "1.1", *exchange(1, outcome="dead_letter"))
-    assert document(tmp_path, "dead-letters", "resubmit", "m1") == {
-        "message_id": "m1",
-        "resubmitted_as": "m1~1",
-    }
+    expected = {"message_id": "m1", "resubmitted_as": "m1~1"}
+    assert document(tmp_path, "dead-letters", "resubmit", "m1") == expected
 
 
 def test_nothing_is_said_when_the_reader_has_seen_enough(tmp_path):
@@ -158,14 +152,7 @@ def test_plain_columns_line_up_whatever_people_are_called(capsys):
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["status"],
-        ["threads", "list"],
-        ["why", "m1"],
-        ["usage"],
-        ["audit"],
-        ["dead-letters", "list"],
-    ],
+    [["status"], ["threads", "list"], ["why", "m1"], ["usage"], ["audit"], ["dead-letters", "list"]],
     ids=lambda words: words[0],
 )
 def test_a_typo_in_the_settings_keeps_nobody_from_looking_at_a_named_folder(tmp_path, command):

@@ -98,10 +98,8 @@ async def test_a_model_that_every_message_would_be_refused_for_is_no_success(set
             assert setup.tree() == {}
             return
         document = setup.document()
-        assert document["providers"]["mine"] == {
-            "base_url": fake.base_url,
-            **({"free": True} if "free" in written else {}),
-        }
+        expected = {"base_url": fake.base_url, **({"free": True} if "free" in written else {})}
+        assert document["providers"]["mine"] == expected
         assert document.get("prices") == written.get("prices")
         assert "price" not in done.stdout
         await setup.run("--yes")  # and it stays so

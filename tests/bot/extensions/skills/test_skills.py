@@ -202,8 +202,7 @@ def test_what_is_hidden_or_no_folder_is_passed_over(folder):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["..", ".", "", "../skills/pdf", "/etc", "pdf/../pdf", "pdf/", "pdf\0", "PDF", "x" * 100],
+    "name", ["..", ".", "", "../skills/pdf", "/etc", "pdf/../pdf", "pdf/", "pdf\0", "PDF", "x" * 100]
 )
 async def test_no_name_leads_out_of_the_folder(folder, name):
     add(folder, "pdf")

@@ -17,6 +17,7 @@ from tests.tool_context import tool_context
 from tests.world import ANN, T1, T2
 from threads.log import LogEntry
 from threads.model import Author, ThreadId
+from transports.base.transport import Capabilities
 
 ON = {"tools": {"enabled": ["thread_search"]}}
 BOB = Author("U2", "bob")
@@ -95,7 +96,7 @@ async def test_it_is_off_by_default_and_then_no_model_hears_of_it(tmp_path):
 class Edge:
     """A platform on which threads may be private, and which has a search of its own or refuses it."""
 
-    name, kind, hides_threads = "fake", "fake", True
+    name, kind, capabilities = "fake", "fake", Capabilities(hides_threads=True)
 
     def link(self, thread):
         return f"https://chat.example/{thread.root}"
@@ -127,7 +128,9 @@ async def test_most_lines_and_threads_are_bounded_and_what_was_left_out_is_said(
     async with a.FakeAnthropic(searches("cake")) as fake, serving(tmp_path, settings(fake)) as chat:
         for number in range(4):
             await chat.say("cake " + "x" * 2_000, thread=ThreadId("fake", "W", "C1", f"{number}.5"))
-    result = await call(tmp_path, SimpleNamespace(name="fake", link=lambda thread: ""), ANN)
+    result = await call(
+        tmp_path, SimpleNamespace(name="fake", capabilities=Capabilities(), link=lambda thread: ""), ANN
+    )
     assert len(result["found"]) == 2
     assert result["threads_left_out"] == 2
     assert max(map(len, result["found"])) < 500

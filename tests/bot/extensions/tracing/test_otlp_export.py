@@ -103,13 +103,7 @@ async def test_a_receiver_that_is_not_there_is_told_of_once_and_nothing_else(
 
 
 async def test_a_receiver_that_hangs_holds_up_neither_work_nor_the_end(monkeypatch):
-    for name, value in (
-        ("LAST_S", 0.2),
-        ("EVERY_MS", 5),
-        ("SEND_WITHIN_S", 1),
-        ("QUEUE", 64),
-        ("BATCH", 16),
-    ):
+    for name, value in (("LAST_S", 0.2), ("EVERY_MS", 5), ("SEND_WITHIN_S", 1), ("QUEUE", 64), ("BATCH", 16)):
         monkeypatch.setattr(otlp_export, name, value)
     with receiving(hangs=True) as receiver:
         async with open_spans(receiver.url, "threadfast") as spans:
@@ -134,9 +128,8 @@ async def test_that_spans_are_taken_again_is_told_once(caplog):
     exporter = otlp_export.log_failures_once(Flaky(), "http://there")
     for _ in range(4):
         exporter.export([])
-    told = [
-        text.partition(":")[0] for text in caplog.messages if "http://there" in text
-    ]  # and no earlier test's
+    # None of an earlier test's.
+    told = [text.partition(":")[0] for text in caplog.messages if "http://there" in text]
     assert told == ["observe.spans_lost", "observe.spans_sent", "observe.spans_lost"]
 
 

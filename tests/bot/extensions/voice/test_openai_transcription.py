@@ -154,10 +154,7 @@ async def test_a_stop_ends_the_call_at_once_and_its_cost_is_counted(http, listen
     metered, reached = [], anyio.Event()
 
     hang = Reply(silent=(Wait(anyio.Event()),))
-    async with (
-        FakeOpenAI(lambda _: (reached.set(), hang)[1]) as fake,
-        anyio.create_task_group() as tasks,
-    ):
+    async with FakeOpenAI(lambda _: (reached.set(), hang)[1]) as fake, anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: transcribe(http, listener, base_url=fake.base_url, meter=metered.append))
         await reached.wait()
         tasks.cancel_scope.cancel()

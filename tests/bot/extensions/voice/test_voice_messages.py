@@ -128,12 +128,8 @@ async def test_tokens_are_paid_by_the_price_list_and_what_nobody_counts_by_the_r
         assert (await chat.hear()).text == "ok"
     most = 40 * 6 + 40 * 10
     counted = 100 * 6 + 20 * 10
-    assert charges(tmp_path, "openai/gpt-4o-transcribe") == [
-        ("reserve", most),
-        ("commit", counted),
-        ("reserve", most),
-        ("commit", most),
-    ]
+    expected = [("reserve", most), ("commit", counted), ("reserve", most), ("commit", most)]
+    assert charges(tmp_path, "openai/gpt-4o-transcribe") == expected
 
 
 async def test_any_other_recording_is_text_from_outside_with_its_transcript_in_a_file(tmp_path):

@@ -18,11 +18,8 @@ def test_brave_is_asked_by_get_with_the_key_in_a_header():
     url, headers, body = source("brave", results=5).query("a & b")
     assert parse_qs(urlsplit(url).query)["q"] == ["a & b"]
     assert parse_qs(urlsplit(url).query)["count"] == ["5"]
-    assert (url.partition("?")[0], headers, body) == (
-        "https://api.search.brave.com/res/v1/web/search",
-        {"X-Subscription-Token": "k"},
-        None,
-    )
+    expected = ("https://api.search.brave.com/res/v1/web/search", {"X-Subscription-Token": "k"}, None)
+    assert (url.partition("?")[0], headers, body) == expected
 
 
 def test_exa_and_tavily_are_asked_by_post():

@@ -82,10 +82,8 @@ async def findings(**tools):
 async def test_the_doctor_looks_at_the_walls_the_headers_and_each_host():
     given = {"allow": ["127.0.0.1:8080"], "credentials": [{"host": "127.0.0.1:8080", "header": "env:A"}]}
     [good] = await findings(network=given, private_hosts=["127.0.0.0/8"])
-    assert (good.state, good.found) == (
-        "ok",
-        "commands reach 127.0.0.1:8080; a credential is added for 1 of them",
-    )
+    expected = ("ok", "commands reach 127.0.0.1:8080; a credential is added for 1 of them")
+    assert (good.state, good.found) == expected
     [private] = await findings(network={"allow": ["127.0.0.1:8080"]})
     assert (private.state, private.found) == ("fail", "127.0.0.1:8080: 127.0.0.1 is a loopback address.")
     missing = {"allow": ["a.example.org"], "credentials": [{"host": "a.example.org", "header": "env:B"}]}

@@ -12,12 +12,8 @@ from bot.extensions.shell.sandbox.resource_watch import PAGE, exceeds_memory, fr
 @pytest.fixture
 def proc(tmp_path):
     """A /proc of three generations (1, 2, 3), a stranger (9), and each one's memory: resident, shared, share in kB."""
-    for pid, parent, resident, shared, share in (
-        (1, 0, 9, 9, 0),
-        (2, 1, 50, 10, 80),
-        (3, 2, 50, 10, 80),
-        (9, 0, 999, 0, 0),
-    ):
+    processes = (1, 0, 9, 9, 0), (2, 1, 50, 10, 80), (3, 2, 50, 10, 80), (9, 0, 999, 0, 0)
+    for pid, parent, resident, shared, share in processes:
         folder = tmp_path / str(pid)
         folder.mkdir()
         (folder / "stat").write_text(f"{pid} (a) ) name) S {parent} 1 1")
