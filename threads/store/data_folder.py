@@ -7,6 +7,7 @@ import hashlib
 import logging
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 
 _PLAIN = frozenset(ascii_letters + digits + "._-")
 _LONGEST = 80
+
+ANSWERED, RECENT_LOG = re.compile(rb'"kind":"(?:reply|error)"'), 65_536
+"""What a turn leaves in the history of a thread, and how many of its last bytes are searched for it."""
 
 
 class Spill(Protocol):
@@ -94,8 +98,15 @@ def _changed_at(folder: str) -> float:
 
 
 def conversation_exists(disk: Disk, folder: Path) -> bool:
-    """Return whether the thread of this folder ever had a conversation. Blocking. Raises OSError."""
-    return any(_exists(disk, folder / name) for name in ("context.jsonl", "context.old.jsonl"))
+    """Return whether the thread of this folder ever had a conversation. Blocking. Raises OSError.
+
+    Where the conversation was forgotten, the history still says so: commands and refusals alone open none.
+    """
+    if any(_exists(disk, folder / name) for name in ("context.jsonl", "context.old.jsonl")):
+        return True
+    with suppress(FileNotFoundError):
+        return ANSWERED.search(disk.tail(folder / "log.jsonl", RECENT_LOG)) is not None
+    return False
 
 
 def conversation_was_archived(disk: Disk, folder: Path) -> bool:

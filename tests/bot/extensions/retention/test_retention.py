@@ -352,6 +352,26 @@ async def test_what_is_answered_after_a_thread_was_forgotten_lacks_what_was_said
     assert len(asked) == 3 and CANARY not in "".join(asked) and "the news" in asked[-1]
 
 
+async def test_a_thread_whose_conversation_is_old_still_answers_without_a_mention(tmp_path):
+    data = tmp_path / "data"
+    async with DEMO(data, {}) as chat:
+        await chat.say("say hi")
+        await chat.say("/help", thread=T2)
+    for thread in (T1, T2):
+        aged(data, thread, 40)
+    (data / "journal.jsonl").unlink()  # as after a while: it keeps only the last messages
+    async with DEMO(data, {"retention": {"conversation_days": 30}}):
+        await gone(folder(data) / "context.jsonl")
+    async with DEMO(data, {}) as chat:
+        await chat.sink(
+            replace(message(7, "say no", T2), via="overheard")
+        )  # only a command: it has no conversation
+        await chat.sink(replace(message(8, "say yes"), via="overheard"))
+        with anyio.fail_after(WITHIN_S):
+            await chat.settled("m8")
+    assert [post.reply_to for post in chat.posts] == ["m8"]
+
+
 async def test_what_another_person_said_counts_also_if_it_comes_into_the_log_at_the_last_moment(monkeypatch):
     wrote, erased = {"U1"}, []
     monkeypatch.setattr(thread_command, "_count", lambda *_: ({*wrote}, {"messages": 1, "files": 0}))
