@@ -103,6 +103,13 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(autouse=True)
+def landed_posts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a dead process has posted to a fake is there at once; in the simulation it comes late."""
+    if "sim" not in request.path.parts:
+        monkeypatch.setattr("threads.delivery.LATE_POST_S", 0.1)
+
+
+@pytest.fixture(autouse=True)
 def restored_logging() -> Iterator[None]:
     """Logging is as it was: a command that ran in this process configured its own."""
     root = logging.getLogger()
