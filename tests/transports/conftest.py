@@ -29,8 +29,11 @@ def homeserver(request):
 
 
 @pytest.fixture(params=["slack", "discord"])
-async def chat(request, tmp_path, homeserver):
-    """A platform's fake and what people see in it; "web" is a third one, and Matrix a fourth."""
+async def chat(request, tmp_path, homeserver, monkeypatch):
+    """A platform's fake and what people see in it; "web" is a third one, and Matrix a fourth.
+
+    A channel of Slack takes more than one post a second here.
+    """
     if homeserver:
         from tests.transports.matrix.chat import InMatrix
 
@@ -38,7 +41,9 @@ async def chat(request, tmp_path, homeserver):
             yield chat
         return
     from tests.transports.chats import chat_of
+    from transports.slack.api import rate_limits
 
+    monkeypatch.setattr(rate_limits, "CHANNEL", rate_limits.TIER_4)
     async with chat_of(request.param) as chat:
         yield chat
 
@@ -55,6 +60,12 @@ def guilds_come_at_once(monkeypatch):
     """The library waits 2 s after the last guild for another one; the fake tells them all at once."""
     if BUILT_IN["discord"].is_here:
         monkeypatch.setattr(f"{BUILT_IN['discord'].package}.api.gateway_link.GUILDS_S", 0.1)
+
+
+@pytest.fixture(autouse=True)
+def soon_looked_for(monkeypatch):
+    """A post whose answer was lost is looked for after a second, when a real platform has stored it; a fake has it."""
+    monkeypatch.setattr("transports.shared.delivery.outbox.LOOK_PAUSES_S", (0.1, 0.3))
 
 
 @pytest.fixture(autouse=True)
