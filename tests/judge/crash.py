@@ -325,9 +325,8 @@ class Judge:
             if ended > quiet_since and taken - quiet_since >= self.forgets - HASTE_S:
                 return True
             quiet_since = max(quiet_since, ended)
-        return (
-            self.died_at - quiet_since >= self.forgets - HASTE_S
-        )  # after that nothing is forgotten by itself
+        # after that nothing is forgotten by itself
+        return self.died_at - quiet_since >= self.forgets - HASTE_S
 
     @cached_property
     def owed(self) -> dict[str, list[tuple[float, float]]]:

@@ -156,9 +156,8 @@ class VisibleJudge(Judge):
         self.check_words()
 
     def judge_leftover(self, one: Fields) -> None:
-        newest = (tokens(one["text"].partition("\n")[0]) or [""])[
-            -1
-        ]  # the first line ends in what is answered
+        # the first line ends in what is answered
+        newest = (tokens(one["text"].partition("\n")[0]) or [""])[-1]
         end = self.end_of(newest)
         thread = self.same.get(t := self.thread_of(one), t)
         self.check_names(one["text"], thread, f"the unfinished {one['ts']}")

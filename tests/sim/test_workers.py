@@ -55,8 +55,7 @@ def test_a_rule_that_is_broken_is_caught(name, tmp_path):
     with broken():
         for seed in range(first, first + CAUGHT_WITHIN):
             found = run_seed(seed, tmp_path, checks).faults
-            if any(
-                not fault.startswith(("start:", "ended:")) for fault in found
-            ):  # the judge's, and no crash
+            # the judge's, and no crash
+            if any(not fault.startswith(("start:", "ended:")) for fault in found):
                 return
     pytest.fail(f"{name}: not caught in {CAUGHT_WITHIN} seeds from {first}")

@@ -297,9 +297,10 @@ def test_several_crashes_in_a_row_lose_nothing_and_run_nothing_twice(power_cut):
         if "m1" not in scenario.platform.outcomes:
             scenario.run_process(0)
         assert scenario.faults == []
+        # three attempts, and it is put aside
         assert scenario.platform.outcomes["m1"] in (
             "answered",
             "dead_letter",
-        )  # three attempts, and it is put aside
+        )
         assert not (scenario.choice and scenario.run.ran)
         assert all(scenario.run.ran.count(command) <= plan.count(command) for command in plan)

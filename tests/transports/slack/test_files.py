@@ -169,9 +169,8 @@ async def test_what_may_pass_is_tried_twice(session, slack, fault):
     assert await download(session, slack, stored_file(slack)) == b"some notes"
     slack.fail("download", fault, forever=True)
     assert await refused(session, slack, stored_file(slack))
-    assert (
-        len(slack.downloads) <= 6
-    )  # aiohttp asks again by itself when a kept connection turns out to be dead
+    # aiohttp asks again by itself when a kept connection turns out to be dead
+    assert len(slack.downloads) <= 6
 
 
 async def test_a_long_retry_after_is_not_waited_for(session, slack):
