@@ -80,8 +80,13 @@ def _needs_missing(path: Path) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long: at the end each worker finds something short to take from another."""
-    items.sort(key=lambda item: not NOT_QUICK.intersection(_folders_of(item.path)))
+    """Begin with what takes long: at the end each worker finds something short to take from another.
+
+    First comes what may take longer than any other test by its own mark.
+    """
+    patience = {item: item.get_closest_marker("timeout") for item in items}
+    long = {item for item, mark in patience.items() if mark and mark.args[0] > 300}
+    items.sort(key=lambda item: (item not in long, not NOT_QUICK.intersection(_folders_of(item.path))))
 
 
 def _folders_of(path: Path) -> set[str]:

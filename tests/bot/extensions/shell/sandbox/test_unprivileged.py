@@ -18,7 +18,7 @@ PARTS = {
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="each runs by itself here")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(400)  # and so they begin early
 @pytest.mark.parametrize("part", PARTS)
 def test_the_sandbox_holds_for_a_user_without_privileges(part):
     paths = [str((HERE / file).resolve()) for file in PARTS[part]]
