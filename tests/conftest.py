@@ -80,8 +80,13 @@ def _needs_missing(path: Path) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long: at the end each worker finds something short to take from another."""
-    items.sort(key=lambda item: not NOT_QUICK.intersection(_folders_of(item.path)))
+    """Begin with what takes long: at the end each worker finds something short to take from another.
+
+    First comes what may take longer than any other test by its own mark.
+    """
+    patience = {item: item.get_closest_marker("timeout") for item in items}
+    long = {item for item, mark in patience.items() if mark and mark.args[0] > 300}
+    items.sort(key=lambda item: (item not in long, not NOT_QUICK.intersection(_folders_of(item.path))))
 
 
 def _folders_of(path: Path) -> set[str]:
@@ -100,6 +105,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def landed_posts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a dead process has posted to a fake is there at once; in the simulation it comes late."""
+    if "sim" not in request.path.parts:
+        monkeypatch.setattr("threads.delivery.LATE_POST_S", 0.1)
 
 
 @pytest.fixture(autouse=True)

@@ -254,9 +254,8 @@ async def crash_run(
     write_about(folder, **about)
     always = ["--waits", str(rounds.scale), *stage.options]
     always += ["--stops"] if rounds.stops else []
-    last = (
-        [*always, "--forgets", str(DAY_S)] if rounds.forgets else always
-    )  # the judge needs something to read
+    # the judge needs something to read
+    last = [*always, "--forgets", str(DAY_S)] if rounds.forgets else always
     always += ["--forgets", str(rounds.forgets)] if rounds.forgets else []
     always += ["--brisk"] if rounds.within_s else []
     always += ["--asks"] if rounds.questions else []

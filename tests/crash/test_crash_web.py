@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
@@ -28,19 +29,21 @@ Fields = dict[str, Any]
 @pytest.fixture(scope="module")
 async def good(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("web")
-    return folder, await crash_run(folder, Rounds(8, seed=5, mean_s=2, threads=12, questions="answered"), WEB)
+    rounds = Rounds(5, seed=5, mean_s=1.2, threads=12, questions="answered")
+    return folder, await crash_run(folder, rounds, replace(WEB, mend_s=1.5))
 
 
 async def test_kills_lose_nothing_and_show_nothing_twice(good):
     _, report = good
     assert report.violations == []
-    assert report.exits == [-signal.SIGKILL] * 8
+    assert report.exits == [-signal.SIGKILL] * 5
     assert report.counts["answered"] > 10
     assert report.counts["questions"] > 0
 
 
 async def test_sigterm_takes_the_path_of_a_kill(tmp_path):
-    report = await crash_run(tmp_path, Rounds(4, seed=3, mean_s=1.5, signal=signal.SIGTERM), WEB)
+    rounds = Rounds(3, seed=3, signal=signal.SIGTERM)
+    report = await crash_run(tmp_path, rounds, replace(WEB, mend_s=1.5))
     assert report.violations == []
     assert -signal.SIGTERM in report.exits
 

@@ -325,7 +325,7 @@ class Judge:
             if ended > quiet_since and taken - quiet_since >= self.forgets - HASTE_S:
                 return True
             quiet_since = max(quiet_since, ended)
-        # After that nothing is forgotten by itself.
+        # after that nothing is forgotten by itself
         return self.died_at - quiet_since >= self.forgets - HASTE_S
 
     @cached_property

@@ -88,7 +88,7 @@ class DiscordJudge(VisibleJudge):
             self.add_post(key, threads, text, stamps[0], first["ts"])
         sent = self.sent[key]
         allowed = {"", sent["id"]}
-        # A press; what cannot be told to one alone replies to the conversation's first message.
+        # a press; what cannot be told to one alone replies to the conversation's first message
         if not sent["token"]:
             allowed.add(sent["thread"].rpartition(":")[2])
         for one in (one for copies in parts for one in copies):

@@ -156,7 +156,7 @@ class VisibleJudge(Judge):
         self.check_words()
 
     def judge_leftover(self, one: Fields) -> None:
-        # The first line ends in what is answered.
+        # the first line ends in what is answered
         newest = (tokens(one["text"].partition("\n")[0]) or [""])[-1]
         end = self.end_of(newest)
         thread = self.same.get(t := self.thread_of(one), t)

@@ -13,11 +13,11 @@ from tests.sim.mutants import MUTANTS
 from tests.sim.run import run_seed
 
 SEEDS, MORE = 100, 1600
-BLOCK = 100
+BLOCK = 50
 CAUGHT_WITHIN = 1_000
 
 CAUGHT_BY = {
-    "duplicate acknowledged early": 62,
+    "duplicate acknowledged early": 87,
     "acknowledged before fsync": 12,
     "no outbox": 7,
     "torn tail kept": 68,
@@ -26,18 +26,20 @@ CAUGHT_BY = {
     "reservations of the dead forgotten": 147,
     "failures cost nothing": 89,
     "anybody decides": 10,
-    "silent failover": 75,
+    "silent failover": 79,
     "deletes before the turn only": 51,
     "page without keys": 60,
     "late answers": 91,
     "border not awaited": 15,
     "run begun anew": 336,
     "visits without a bound": 15,
-    "attempts without a bound": 29,
+    "attempts without a bound": 48,
     "returns without a bound": 52,
-    "parked for ever": 66,
+    "parked for ever": 29,
     "money anew in each turn": 52,
     "money of a stage ignored": 358,
+    "takes what is owed": 10,
+    "forgets ids": 8,
 }
 """Seeds that catch the rarer ones, tried first. After a change of the bot another seed may do: the test prints it."""
 
@@ -53,7 +55,7 @@ def test_every_acknowledged_message_ends_in_one_visible_outcome(first):
 
 
 def test_the_same_seed_gives_the_same_run_step_by_step():
-    for seed in range(20):
+    for seed in range(10):
         once, again = run_seed(seed), run_seed(seed)
         assert once.trace == again.trace, f"SEED={seed}"
 

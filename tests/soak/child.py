@@ -76,9 +76,8 @@ def _memory() -> dict[str, int]:
 
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(
-        DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0
-    )  # a soak that is killed leaves no bot behind
+    # a soak that is killed leaves no bot behind
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGUSR1, Probe(Path(sys.argv[1])))
     sys.argv[1:2] = []
     from bot.cli import main as threadfast  # noqa: PLC0415 - who asks too early must not end it

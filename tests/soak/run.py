@@ -308,7 +308,7 @@ class Soak:
         found = f"{middle:.0f} -> {end:.0f}"
         yield Verdict("fewest descriptors", found, "+3 or 5 %", None if plan.is_short else kept)
         for name, what in (("tasks", "fewest tasks"), ("threads", "fewest OS threads")):
-            # As many as turns run, the longer the slower.
+            # as many as turns run, the longer the slower
             middle, end = samples.thirds(name, plan.seconds, lowest)
             yield Verdict(what, f"{middle:.0f} -> {end:.0f}", "", None)
         for row in (report.before, report.after):
@@ -316,8 +316,12 @@ class Soak:
         for name, what, spare in (
             ("files", "open files at rest", 4),
             ("sockets", "sockets at rest", KEPT_OPEN),
-            # Rooms may still be read for what was missed, and drafts be swept.
-            ("tasks", "tasks at rest", 12),
+            # rooms may still be read for what was missed, and drafts be swept
+            (
+                "tasks",
+                "tasks at rest",
+                12,
+            ),
         ):
             before, after = report.before[name], report.after[name]
             yield Verdict(what, f"{before} -> {after}", f"+{spare}", after <= before + spare)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.fakes.http import Reply, Stall, error
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
-from tests.patience import WITHIN_S
+from tests.patience import CODE, WITHIN_S
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = {
@@ -58,7 +58,7 @@ class Asking:
     def process(self, *words: str) -> dict:
         """Return what starts the command with these words."""
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "bot", "ask", *words]
+        command = [sys.executable, "-c", CODE, "ask", *words]
         return {"command": command, "env": environment, "cwd": self.folder}
 
     async def ask(self, *words: str, piped: bytes = b"") -> tuple[int, str, str]:

@@ -33,6 +33,7 @@ JOURNAL = DATA / "journal.jsonl"
 TALKING, CUT, POSTING, QUIET = (ThreadId("fake", "W", f"C{n}", f"{n}.0") for n in (1, 2, 3, 4))
 OLD = {"m1": TALKING, "m2": TALKING, "m3": CUT, "m4": CUT, "m5": POSTING, "m6": QUIET}
 
+taking_pains = pytest.mark.parametrize("pains", [1, pytest.param(3, marks=pytest.mark.slow)])
 
 anyio_backend = virtual_time
 
@@ -158,26 +159,29 @@ async def test_the_folder_holds_what_the_tests_need(folder):
     )
 
 
-async def test_a_damaged_journal_answers_nobody_twice(folder):
+@taking_pains
+async def test_a_damaged_journal_answers_nobody_twice(folder, pains):
     image, posts = folder
-    for what, data in spoilt(image[str(JOURNAL)], random.Random(1), step=23, flips=200):
+    for what, data in spoilt(image[str(JOURNAL)], random.Random(1), step=69 // pains, flips=67 * pains):
         disk, platform = await restart({**image, str(JOURNAL): data}, posts)
         check(what, image, str(JOURNAL), disk, platform)
         kept_aside(what, data, JOURNAL, disk)
 
 
-async def test_a_damaged_journal_answers_nobody_twice_even_if_all_is_delivered_again(folder):
+@taking_pains
+async def test_a_damaged_journal_answers_nobody_twice_even_if_all_is_delivered_again(folder, pains):
     image, posts = folder
-    for what, data in spoilt(image[str(JOURNAL)], random.Random(2), step=53, flips=100):
+    for what, data in spoilt(image[str(JOURNAL)], random.Random(2), step=159 // pains, flips=33 * pains):
         disk, platform = await restart({**image, str(JOURNAL): data}, posts, redeliver=True)
         check(what, image, str(JOURNAL), disk, platform)
         silent = {name for name, texts in posts_per_message(platform).items() if not texts}
         assert not silent, what
 
 
-async def test_where_the_platform_cannot_be_asked_only_lost_records_are_answered_twice(folder):
+@taking_pains
+async def test_where_the_platform_cannot_be_asked_only_lost_records_are_answered_twice(folder, pains):
     image, posts = folder
-    for what, data in spoilt(image[str(JOURNAL)], random.Random(3), step=53, flips=100):
+    for what, data in spoilt(image[str(JOURNAL)], random.Random(3), step=159 // pains, flips=33 * pains):
         left = kinds_left(image[str(JOURNAL)], data)
         disk, platform = await restart({**image, str(JOURNAL): data}, posts, find=False)
         check(what, image, str(JOURNAL), disk, platform, find=False)
@@ -188,10 +192,11 @@ async def test_where_the_platform_cannot_be_asked_only_lost_records_are_answered
                 assert "intent" not in left[name] or wording.MAYBE_REPEAT in texts[1], (what, name)
 
 
-async def test_a_damaged_conversation_costs_its_own_thread_some_lines_at_most(folder):
+@taking_pains
+async def test_a_damaged_conversation_costs_its_own_thread_some_lines_at_most(folder, pains):
     image, posts = folder
     path = path_of(TALKING, "context.jsonl")
-    for what, data in spoilt(image[path], random.Random(4), step=11, flips=180):
+    for what, data in spoilt(image[path], random.Random(4), step=33 // pains, flips=60 * pains):
         disk, platform = await restart({**image, path: data}, posts)
         check(what, image, path, disk, platform)
         kept_aside(what, data, path, disk)
@@ -202,19 +207,21 @@ async def test_a_damaged_conversation_costs_its_own_thread_some_lines_at_most(fo
             assert said.startswith((wording.HISTORY_DAMAGED, wording.HISTORY_LOST)), (what, said)
 
 
-async def test_a_conversation_damaged_in_a_cut_turn_is_finished_all_the_same(folder):
+@taking_pains
+async def test_a_conversation_damaged_in_a_cut_turn_is_finished_all_the_same(folder, pains):
     image, posts = folder
     path = path_of(CUT, "context.jsonl")
-    for what, data in spoilt(image[path], random.Random(5), step=15, flips=60):
+    for what, data in spoilt(image[path], random.Random(5), step=45 // pains, flips=20 * pains):
         disk, platform = await restart({**image, path: data}, posts)
         check(what, image, path, disk, platform)
         assert len(posts_per_message(platform)["m4"]) == 1, what
 
 
-async def test_a_damaged_log_keeps_its_bytes_and_takes_new_lines(folder):
+@taking_pains
+async def test_a_damaged_log_keeps_its_bytes_and_takes_new_lines(folder, pains):
     image, posts = folder
     path = path_of(TALKING, "log.jsonl")
-    for what, data in spoilt(image[path], random.Random(6), step=13, flips=180):
+    for what, data in spoilt(image[path], random.Random(6), step=39 // pains, flips=60 * pains):
         disk, platform = await restart({**image, path: data}, posts)
         check(what, image, path, disk, platform)
         seen = disk.seen()

@@ -16,11 +16,10 @@ from anyio.streams.text import TextReceiveStream
 from bot.host.storage import recent_threads
 from tests.fakes.discord import BOT, CHANNEL, U1, U2, FakeDiscord
 from tests.fakes.slack import FakeSlack
-from tests.patience import WITHIN_S
+from tests.patience import CODE, WITHIN_S
 
 AGAIN = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 SALES = {"kind": "slack", "bot_token": "env:SALES_BOT", "app_token": "env:SALES_APP"}
-CODE = "from bot.cli import main; main()"
 
 
 def settings(tmp_path, **transports):

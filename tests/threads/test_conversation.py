@@ -41,7 +41,7 @@ def test_a_fact_about_a_plain_list_takes_no_memory():
 
 
 def test_a_message_with_its_time_is_the_same_in_every_other_field():
-    # A new field is another argument.
+    # a new field is another argument
     fields = {field.name: object() for field in dataclasses.fields(Message)}
     stamped = Message(**fields).stamped("2026-11-21T10:00:00+00:00")
     assert {name: getattr(stamped, name) for name in fields} == {**fields, "at": "2026-11-21T10:00:00+00:00"}

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
+from tests.patience import until
 from tests.world import T1, T2, Clock, FaultyDisk, Platform, Scripted, inline, message, running, says
 from threads.actor.recovery import plan
 from threads.journal.journal import FileJournal
@@ -121,11 +122,10 @@ async def test_what_is_settled_and_not_in_the_log_is_added_at_the_next_start_how
             await journal.receive(message(n))
         pending = list(journal.ledger.pending.values())
         await journal.append(*[one.settled("failed", by="m0") for one in pending])
-    for _ in range(2):  # the second start has nothing to add
-        async with running(tmp_path, platform, Scripted(), clock=clock):
-            await anyio.sleep(10)
+    for last in (RECENT + 50, RECENT + 51):  # the second start has nothing to add
+        await until_logged(tmp_path, platform, last, clock=clock)
         ends = settled_in(folder)
-        assert sorted(ends) == sorted(f"m{n}" for n in range(RECENT + 50))
+        assert sorted(ends) == sorted(f"m{n}" for n in range(last + 1))
 
 
 async def test_a_death_while_the_log_is_completed_leaves_the_rest_for_the_start_after_it(tmp_path):
@@ -139,9 +139,8 @@ async def test_a_death_while_the_log_is_completed_leaves_the_rest_for_the_start_
         for n in range(2, RECENT + 5):
             await bot.orchestrator.receive(message(n))
             await platform.settled(f"m{n}")
-    async with running(tmp_path, platform, Scripted(), clock=clock):
-        await anyio.sleep(10)
-    assert sorted(settled_in(tmp_path / "threads" / "fake")) == sorted(f"m{n}" for n in range(1, RECENT + 5))
+    await until_logged(tmp_path, platform, RECENT + 5, clock=clock)
+    assert sorted(settled_in(tmp_path / "threads" / "fake")) == sorted(f"m{n}" for n in range(1, RECENT + 6))
 
 
 async def test_what_an_interrupted_turn_may_have_left_is_known_to_later_starts_however_much_ended_since(
@@ -154,11 +153,17 @@ async def test_what_an_interrupted_turn_may_have_left_is_known_to_later_starts_h
         first, *others = journal.ledger.pending.values()
         first.interrupted = True
         await journal.append(*[one.settled("answered") for one in (first, *others)])
-    async with running(tmp_path, platform, Scripted(), clock=clock):
-        await anyio.sleep(10)
-    left = [id_ for id_, event in platform.events if isinstance(event, TurnSettled) and event.interrupted]
-    assert left == ["m0"]
-    assert len(platform.events) == RECENT + 1
+    await until_logged(tmp_path, platform, RECENT + 5, clock=clock)
+    again = [(id_, event) for id_, event in platform.events if isinstance(event, TurnSettled) and event.again]
+    assert [id_ for id_, event in again if event.interrupted] == ["m0"]
+    assert len(again) == RECENT + 1
+
+
+async def until_logged(data, platform, last, **options):
+    """Start a bot, and say one more message: once its end is in the log, what a start adds is there too."""
+    async with running(data, platform, Scripted(), **options) as bot:
+        await bot.orchestrator.receive(message(last))
+        await until(lambda: f"m{last}" in settled_in(data / "threads" / "fake"))
 
 
 @asynccontextmanager

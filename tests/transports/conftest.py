@@ -1,3 +1,5 @@
+from importlib import import_module
+
 import pytest
 
 from bot.config.built_in_extensions import BUILT_IN
@@ -29,8 +31,11 @@ def homeserver(request):
 
 
 @pytest.fixture(params=["slack", "discord"])
-async def chat(request, tmp_path, homeserver):
-    """A platform's fake and what people see in it; "web" is a third one, and Matrix a fourth."""
+async def chat(request, tmp_path, homeserver, monkeypatch):
+    """A platform's fake and what people see in it; "web" is a third one, and Matrix a fourth.
+
+    A channel of Slack takes more than one post a second here.
+    """
     if homeserver:
         from tests.transports.matrix.chat import InMatrix
 
@@ -39,6 +44,9 @@ async def chat(request, tmp_path, homeserver):
         return
     from tests.transports.chats import chat_of
 
+    if BUILT_IN["slack"].is_here:
+        limits = import_module(f"{BUILT_IN['slack'].package}.api.rate_limits")
+        monkeypatch.setattr(limits, "CHANNEL", limits.TIER_4)
     async with chat_of(request.param) as chat:
         yield chat
 
@@ -55,6 +63,14 @@ def guilds_come_at_once(monkeypatch):
     """The library waits 2 s after the last guild for another one; the fake tells them all at once."""
     if BUILT_IN["discord"].is_here:
         monkeypatch.setattr(f"{BUILT_IN['discord'].package}.api.gateway_link.GUILDS_S", 0.1)
+
+
+@pytest.fixture(autouse=True)
+def soon_looked_for(request, monkeypatch):
+    """What failed is tried or looked for again after a second, when a real platform is ready; a fake is at once."""
+    if "shared" not in request.path.parts:
+        monkeypatch.setattr("transports.shared.delivery.outbox.LOOK_PAUSES_S", (0.1, 0.3))
+        monkeypatch.setattr("transports.shared.delivery.rewrite.PAUSES_S", (0.1, 0.2))
 
 
 @pytest.fixture(autouse=True)

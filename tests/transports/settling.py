@@ -18,7 +18,7 @@ def outcomes(data: Path) -> dict[str, str]:
 
 def _journal(data: Path, kind: str) -> list[dict[str, Any]]:
     journal = data / "journal.jsonl"
-    # The last line may be under way.
+    # the last line may be under way
     whole = journal.read_bytes().rpartition(b"\n")[0] if journal.exists() else b""
     lines = [json.loads(line) for line in whole.splitlines()]
     return [line for line in lines if line["kind"] == kind]

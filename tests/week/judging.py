@@ -97,10 +97,9 @@ class Verdict:
 
     def _unreached(self) -> Iterator[str]:
         """The week has to reach every limit of time that it is there for."""
-        days, log, data = int(self.days), self.log, self.folder / "data"
-        many = int(
-            "console" not in self.places or len(self.places) > 1
-        )  # one person may not ask while all is out
+        days, log, data = round(self.days), self.log, self.folder / "data"
+        # one person may not ask while all is out
+        many = int("console" not in self.places or len(self.places) > 1)
         audit = [
             line
             for path in (data / "audit").glob("*.jsonl")

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from tests.week import clock
 
-SPRING, AUTUMN = datetime(2027, 3, 25, 20, tzinfo=UTC), datetime(2027, 10, 28, 20, tzinfo=UTC)
+SPRING, AUTUMN = datetime(2027, 3, 25, 22, 30, tzinfo=UTC), datetime(2027, 10, 28, 20, tzinfo=UTC)
 """Three days before the clocks change in Europe; the month ends in the week too."""
 WEEKS = {
     "all": (("slack", "discord", "web", "console"), SPRING),

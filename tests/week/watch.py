@@ -126,9 +126,9 @@ class Watch:
         return text.decode()
 
     async def count(self) -> None:
-        """Count what is held at the end of a night and of an afternoon, when nobody has talked for hours."""
+        """Count what is held at the end of a night and at noon, when nobody has talked for hours."""
         while True:
-            await anyio.sleep(min((hour * 3600 - self.clock.wall()) % DAY_S or DAY_S for hour in (8.5, 19.5)))
+            await anyio.sleep(min((hour * 3600 - self.clock.wall()) % DAY_S or DAY_S for hour in (8.5, 13.5)))
             gc.collect()
             held = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
             held = Counter({kind: count for kind, count in held.items() if OURS.match(kind)})

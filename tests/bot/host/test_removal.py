@@ -44,11 +44,11 @@ COMMANDS = {command for one in BUILT_IN.values() for command in one.commands}
 
 @pytest.fixture
 def without(tmp_path):
-    """Return a command in a copy of the program that lacks extensions."""
+    """Return a command in a copy of the program, of links, that lacks extensions."""
 
     def copied(*names: str):
         for package in ("bot", "threads", "transports"):
-            shutil.copytree(ROOT / package, tmp_path / package)
+            shutil.copytree(ROOT / package, tmp_path / package, copy_function=os.symlink)
         for name in names:
             shutil.rmtree(tmp_path.joinpath(*BUILT_IN[name].package.split(".")))
 

@@ -88,7 +88,7 @@ class QuestionScenario(Scenario):
         ]
 
     async def _deliver(self, core, incoming):
-        # What another person types is a message of its own.
+        # what another person types is a message of its own
         if not (self.typed and incoming.id.endswith("-bob")):
             await super()._deliver(core, incoming)
 

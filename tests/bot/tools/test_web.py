@@ -388,8 +388,8 @@ async def test_a_server_that_says_nothing_is_left_in_time(site, tool, monkeypatc
 async def test_a_server_that_stops_in_the_middle_is_left_before_the_call_is_over(site, tool, monkeypatch):
     def read_head(page, response, original=get._read_head):
         original(page, response)
-        # The beginning came in the same piece, however slow the machine is.
-        monkeypatch.setattr(get, "READ_S", 0.05)
+        # the beginning came in the same piece, however slow the machine is
+        monkeypatch.setattr(get._receive, "__defaults__", (0.05,))
 
     monkeypatch.setattr(get, "_read_head", read_head)
     site.pages["/"] = sending(HEAD + b"Content-Length: 99\r\n\r\nhello")

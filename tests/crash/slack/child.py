@@ -86,9 +86,8 @@ def hurry(scale: float) -> None:
     supervisor.PROBE_EVERY_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     history.PAUSES_S = tuple(pause * scale for pause in history.PAUSES_S)
-    MarkFile.overlap_s = max(
-        1, round(MarkFile.overlap_s * 2 * scale)
-    )  # as much longer than the ack budget as it is for real
+    # as much longer than the ack budget as it is for real
+    MarkFile.overlap_s = max(1, round(MarkFile.overlap_s * 2 * scale))
     PostgresMarks.overlap_s *= scale
     supervisor.FIRST_PAUSE_S *= scale
 

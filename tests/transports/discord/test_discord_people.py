@@ -53,7 +53,7 @@ async def test_a_command_in_a_thread_is_answered_once_and_is_no_direct_message(t
         await discord.until(lambda: asked.contents and "Model: " in asked.contents[0])
         follow = await discord.say(U1, said.id, "and now?")
         told = message_view(discord, follow)
-        # As of a whisper: without its guild.
+        # as of a whisper: without its guild
         discord.tell("MESSAGE_CREATE", told | {"id": discord.snowflake()})
         await until_settled(tmp_path, follow.id)
         await discord.until(lambda: len(answers(discord, said.id)) == 3)

@@ -70,7 +70,7 @@ class Round:
         messages = [message for request in self.model.requests for message in request.messages]
         texts = {block.text for message in messages for block in message.blocks}
         lines = {line.strip("> ") for text in texts for line in text.splitlines()}
-        # Of an earlier line, the first one has its author.
+        # of an earlier line, the first one has its author
         lines |= {line.partition("] ")[2] for line in lines}
         return {line for line in self.expected if line.strip("> ") not in lines}
 

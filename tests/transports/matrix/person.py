@@ -244,7 +244,7 @@ class Person:
     async def follow(self) -> None:
         self.client.add_response_callback(self._take, nio.SyncResponse)
         while True:
-            # The homeserver died amid an answer, where nio gives up.
+            # the homeserver died amid an answer, where nio gives up
             with suppress(aiohttp.ClientPayloadError):
                 await self.client.sync_forever(timeout=30_000, full_state=True)
 

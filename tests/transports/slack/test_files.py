@@ -169,7 +169,7 @@ async def test_what_may_pass_is_tried_twice(session, slack, fault):
     assert await download(session, slack, stored_file(slack)) == b"some notes"
     slack.fail("download", fault, forever=True)
     assert await refused(session, slack, stored_file(slack))
-    # The library asks again by itself when a kept connection turns out to be dead.
+    # aiohttp asks again by itself when a kept connection turns out to be dead
     assert len(slack.downloads) <= 6
 
 

@@ -163,7 +163,7 @@ async def test_a_link_that_comes_and_goes_does_not_keep_what_was_missed_from_bei
         steady = anyio.current_time()
     waits = world.waits()
     assert len(waits) > 20
-    # Where people talk is looked at first, though the link never stays.
+    # where people talk is looked at first, though the link never stays
     assert waits[len(waits) // 2] < SWEEP_S / 2
     assert waits[-1] < TOO_OLD_S
     assert world.waits(steady)[-1] < SWEEP_S

@@ -83,7 +83,6 @@ async def test_a_slash_command_where_the_bot_is_no_member_is_answered_to_its_per
 
 async def test_an_answer_to_one_person_alone_goes_out_although_its_process_was_killed(tmp_path, monkeypatch):
     monkeypatch.setattr("threads.delivery.FIND_TRIES", 1)
-    monkeypatch.setattr("threads.delivery.LATE_POST_S", 0.1)
     async with FakeSlack() as slack:
         slack.channel("C9", member=False)
         gate = slack.gate("response_url")

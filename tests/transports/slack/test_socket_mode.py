@@ -304,7 +304,7 @@ async def test_a_link_that_asks_for_its_refresh_is_replaced_without_a_gap(slack,
     async with serving(slack, ping_interval=PATIENT_S) as bot:
         old = bot.link
         old.disconnect(reason, closes_after=PATIENT_S)
-        # The new one is there before the old one goes.
+        # the new one is there before the old one goes
         await slack.until(lambda: len(slack.sockets.links) == 2)
         said = [slack.say("U1", "C1", f"{number}") for number in range(20)]
         await slack.until(lambda: bot.ups == 2 and old not in slack.sockets.links)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from shutil import which
+from typing import Any
 
 import anyio
 import pytest
@@ -18,20 +19,40 @@ PROGRAM = next(filter(None, map(which, ("chromium-headless-shell", *SYSTEM))), N
 """The one without a window starts at two thirds of the cost."""
 
 needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="this machine has no Chromium")
+in_one_chromium = [needs_chromium, pytest.mark.usefixtures("one_chromium")]
+"""Marks of a module whose tests share a Chromium, each in a profile of its own: to start one takes a second."""
+
+SHARED = list[Any]()
+
+
+@asynccontextmanager
+async def started() -> AsyncIterator[Any]:
+    """Return the Chromium that is shared, or start one."""
+    if SHARED:
+        yield SHARED[0]
+        return
+    from playwright.async_api import async_playwright  # noqa: PLC0415 - starts a process
+
+    async with async_playwright() as playwright:
+        args = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = await playwright.chromium.launch(executable_path=PROGRAM, args=args)
+        try:
+            yield browser
+        finally:
+            await browser.close()
 
 
 @asynccontextmanager
 async def browsing(site: Site, *, person: str = "you", **context) -> AsyncIterator:
     """Open the page by a new link, and yield it. What its console says of errors is a fault of the test."""
-    from playwright.async_api import async_playwright, expect  # noqa: PLC0415 - starts a process
+    from playwright.async_api import expect  # noqa: PLC0415 - slow
 
     expect.set_options(timeout=15_000)
     faults: list[str] = []
-    async with async_playwright() as playwright:
-        args = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = await playwright.chromium.launch(executable_path=PROGRAM, args=args)
+    async with started() as browser:
+        profile = await browser.new_context(**context)
         try:
-            page = await (await browser.new_context(**context)).new_page()
+            page = await profile.new_page()
             page.set_default_timeout(15_000)
             page.on("pageerror", lambda error: faults.append(str(error)))
             page.on(
@@ -45,7 +66,7 @@ async def browsing(site: Site, *, person: str = "you", **context) -> AsyncIterat
             await page.wait_for_selector("#text:not([readonly])")  # its script runs
             yield page
         finally:
-            await browser.close()
+            await profile.close()
     assert faults == []
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 from anyio.streams.text import TextReceiveStream
 
-from tests.patience import WITHIN_S
+from tests.patience import CODE, WITHIN_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,7 +53,7 @@ class Process:
 
     async def start(self) -> None:
         """Start it, and return when its page can be reached."""
-        command = [sys.executable, "-m", "bot", "web", "--no-open", "--port", str(self.port)]
+        command = [sys.executable, "-c", CODE, "web", "--no-open", "--port", str(self.port)]
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         env = {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **self._environ}
         with (self.folder / "log").open("ab") as log:

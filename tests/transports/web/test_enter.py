@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import expect
 
-from tests.transports.web.chromium import browsing, needs_chromium
+from tests.transports.web.chromium import browsing, in_one_chromium
 from tests.transports.web.site import serving_page
 
-pytestmark = [pytest.mark.anyio, needs_chromium]
+pytestmark = in_one_chromium
 
 
 @pytest.mark.parametrize("fate", ["lost", "503", "502 of a proxy"])

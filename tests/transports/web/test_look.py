@@ -13,11 +13,11 @@ from playwright.async_api import expect
 
 from bot.observe.audit import AuditRecord
 from tests.bot.cli.data_folders import exchange, write_audit, write_thread
-from tests.transports.web.chromium import browsing, needs_chromium, say
+from tests.transports.web.chromium import browsing, in_one_chromium, say
 from tests.transports.web.site import serving_page
 from threads.model import UsageCounted
 
-pytestmark = [pytest.mark.anyio, needs_chromium]
+pytestmark = in_one_chromium
 
 PATHS = ["", "turns", "turns?outcome=failed", "threads", "money", "models", "audit", "dead-letters", "why"]
 LONG = "Plan the migration of the billing database, step by step: " + "what_can_go_wrong_" * 9

@@ -10,10 +10,10 @@ from playwright.async_api import expect
 
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer, fault
 from tests.serving import compatible
-from tests.transports.web.chromium import browsing, holding, look_away, needs_chromium, say
+from tests.transports.web.chromium import browsing, holding, in_one_chromium, look_away, say
 from tests.transports.web.site import serving_page
 
-pytestmark = [pytest.mark.anyio, needs_chromium]
+pytestmark = in_one_chromium
 
 ASKS = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
 

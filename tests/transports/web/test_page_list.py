@@ -9,11 +9,11 @@ import time
 import pytest
 from playwright.async_api import expect
 
-from tests.transports.web.chromium import browsing, needs_chromium, say
+from tests.transports.web.chromium import browsing, in_one_chromium, say
 from tests.transports.web.site import serving_page
 from transports.web import feed, talk, thread_list
 
-pytestmark = [pytest.mark.anyio, needs_chromium]
+pytestmark = in_one_chromium
 
 SHARE = """() => {
   navigator.canShare = () => true;

@@ -10,10 +10,10 @@ from playwright.async_api import expect
 from tests.fakes.http import Stall
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.serving import compatible
-from tests.transports.web.chromium import browsing, look_away, needs_chromium, say
+from tests.transports.web.chromium import browsing, in_one_chromium, look_away, say
 from tests.transports.web.site import serving_page
 
-pytestmark = [needs_chromium]
+pytestmark = in_one_chromium
 
 ASKS = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}

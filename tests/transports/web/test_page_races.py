@@ -8,11 +8,11 @@ import anyio
 import pytest
 from playwright.async_api import expect
 
-from tests.transports.web.chromium import HIDDEN, browsing, holding, look_away, needs_chromium, say
+from tests.transports.web.chromium import HIDDEN, browsing, holding, in_one_chromium, look_away, say
 from tests.transports.web.site import serving_page
 from threads.model import Outgoing, ThreadId
 
-pytestmark = [pytest.mark.anyio, needs_chromium]
+pytestmark = in_one_chromium
 
 ASKS = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
 QUEUE = {**ASKS, "busy": "queue"}

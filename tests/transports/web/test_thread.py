@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from playwright.async_api import expect
 
-from tests.transports.web.chromium import browsing, needs_chromium, say
+from tests.transports.web.chromium import browsing, in_one_chromium, say
 from tests.transports.web.site import serving_page
 from threads.model import (
     Outgoing,
@@ -24,7 +24,7 @@ from threads.model import (
     Waiting,
 )
 
-pytestmark = [pytest.mark.anyio, needs_chromium]
+pytestmark = in_one_chromium
 
 THREAD = ThreadId("web", "", "you", "aaaa")
 AT_END = "() => { const log = document.getElementById('log'); return log.scrollHeight - log.scrollTop - log.clientHeight < 5 }"

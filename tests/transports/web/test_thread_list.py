@@ -137,7 +137,7 @@ def test_titles_of_models_are_forgotten_before_what_a_person_said(monkeypatch):
 
 def test_every_thread_is_on_one_part_of_the_list(monkeypatch):
     monkeypatch.setattr(thread_list, "MOST_LISTED", 3)
-    # Two at a time have the same instant.
+    # two at a time have the same instant
     found = [(f"t{number}", float(number // 2)) for number in range(10)]
     notes = {
         "t1": ThreadNote(pinned=True),

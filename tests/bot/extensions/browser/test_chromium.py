@@ -312,7 +312,7 @@ async def test_a_page_of_fifty_megabytes_costs_this_process_little(one, site):
     else:
         assert len(seen.text) <= 100_000
         assert seen.unready, "it is too large, or on a slow machine not complete in time"
-    # In kB; 55 MB are the page itself here.
+    # kB; 55 MB are the page itself, here
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 70_000
 
 

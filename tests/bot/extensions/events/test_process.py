@@ -13,8 +13,8 @@ import pytest
 
 from tests.bot.extensions.events.sender import SECRET, free_port, signed
 from tests.fakes.slack import FakeSlack
-from tests.patience import WITHIN_S
-from tests.stories.test_run_process import AGAIN, CODE, environ, running
+from tests.patience import CODE, WITHIN_S
+from tests.stories.test_run_process import AGAIN, environ, running
 
 CHANNEL = "slack:T1:C1"
 BODY = b'{"job": 17}'

@@ -28,10 +28,12 @@ STAGES = {name: parse_playbook(file, examples()[file]).stages for name, file in 
 
 DYING = """
 import os, signal
+from threads import delivery
 from bot.extensions.playbooks.runs import Runs
 from bot.cli import main
 
 save, dies = Runs.save, os.environ["DIES"]
+delivery.LATE_POST_S = 0.1
 
 async def save_and_die(self, run, carried_out=""):
     if dies == "before":

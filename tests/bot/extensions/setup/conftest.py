@@ -70,7 +70,7 @@ def setup(tmp_path, monkeypatch):
     folder = tmp_path / "bot"
     folder.mkdir()
     monkeypatch.setattr(models, "LOCAL_SERVERS", ())
-    # The tests' own process stays as it is.
+    # the tests' own process stays as it is
     monkeypatch.setattr("bot.guards.hardening.harden_process", lambda: None)
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "CREDENTIALS_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)

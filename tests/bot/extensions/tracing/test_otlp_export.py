@@ -128,7 +128,7 @@ async def test_that_spans_are_taken_again_is_told_once(caplog):
     exporter = otlp_export.log_failures_once(Flaky(), "http://there")
     for _ in range(4):
         exporter.export([])
-    # None of an earlier test's.
+    # and no earlier test's
     told = [text.partition(":")[0] for text in caplog.messages if "http://there" in text]
     assert told == ["observe.spans_lost", "observe.spans_sent", "observe.spans_lost"]
 
