@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -23,7 +24,12 @@ from bot.ports.model import Model
 
 def is_local(provider: Provider) -> bool:
     """Return whether the provider's address is on this machine."""
-    host = urlsplit(provider.base_url or "").hostname or ""
+    return _is_local(provider.base_url or "")
+
+
+@lru_cache(maxsize=100)
+def _is_local(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback
     except ValueError:

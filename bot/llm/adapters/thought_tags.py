@@ -73,7 +73,7 @@ ANSWER = (
 """Marks around an answer, which are not part of it."""
 
 _ENDS = tuple(dict.fromkeys(THOUGHTS.values()))
-_FIRST = "".join({mark[0] for mark in (*THOUGHTS, *ANSWER)})
+_FIRST = re.compile("[" + "".join(map(re.escape, {mark[0] for mark in (*THOUGHTS, *ANSWER)})) + "]")
 _LONGEST = max(map(len, (*THOUGHTS, *ANSWER)))
 _FENCES = ("```", "~~~")
 _FENCE = 3
@@ -211,8 +211,9 @@ class ThoughtTags:
 
     def _hold(self, content: str, marks: Iterable[str]) -> str:
         """Hold back the end of the content if a mark may begin there; return the rest."""
-        for at in range(max(0, len(content) - _LONGEST), len(content)):
-            if content[at] in _FIRST and _may_be_mark(content[at:], marks):
+        for first in _FIRST.finditer(content, max(0, len(content) - _LONGEST)):
+            at = first.start()
+            if _may_be_mark(content[at:], marks):
                 self._held = content[at:]
                 return content[:at]
         return content
