@@ -87,7 +87,6 @@ CHATS = {
         {"mark": {}},
         {"thread": f"matrix:{NAME}:!another:$another"},
         least_answered=3,
-        rounds=6,
         mean_s=3,
     ),
 }

@@ -112,7 +112,10 @@ class _Connection(Connection[WebApi]):
     sweeping: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage]) -> str:
-        links = self.presence.links_for(outgoing.thread, outgoing.reply_to, live=True)
+        thread, message_id = outgoing.thread, outgoing.reply_to
+        if outgoing.key == message_key(thread, message_id):
+            self.presence.answering(thread, message_id)
+        links = self.presence.links_for(thread, message_id, live=True)
         return await self.posting.post(outgoing, links, draft)
 
     async def try_out(self, thread: ThreadId, message_id: str) -> None:  # noqa: ARG002 - all are in the thread

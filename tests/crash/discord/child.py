@@ -26,9 +26,9 @@ from threads.store.disk import Disk
 from threads.store.mark_file import MarkFile
 from transports.discord import client
 from transports.discord.api import gateway_link
-from transports.discord.client import Discord, Options
+from transports.discord.api.options import Options, Streaming
+from transports.discord.client import Discord
 from transports.discord.live import draft, draft_content, pacing, reactions, typing_indicator
-from transports.discord.live.presence import Streaming
 from transports.discord.post import posting
 from transports.discord.post.post_lookup import PostState
 from transports.discord.post.posting import Posting

@@ -72,6 +72,7 @@ class Chat:
     async def answer(self, thread, ts, text):
         draft = self.presence.draft_of(thread, ts)
         live = await draft.hand_over() if draft else ()
+        self.presence.answering(thread, ts)
         key = f"{message_key(thread, ts)}{len(self.slack.calls)}"  # a message of its own each time
         outgoing = Outgoing(thread, key, text, reply_to=ts)
         await self.posting.post(outgoing, self.presence.links_for(thread, ts, live=True), live)
@@ -103,6 +104,25 @@ def signs(chat, ts=""):
     session = chat.session.status if chat.session else ""
     shown = [*chat.reactions(ts), chat.status, session.replace("active", "")]
     return list(filter(None, shown))
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["wait", "are on their way"])
+async def test_words_do_not_stay_that_would_reach_slack_after_the_answer(waits):
+    async with presence("C1") as chat:
+        ts = chat.asks(root=chat.root)
+        words = chat.slack.gate("assistant.threads.setStatus")
+        post = chat.slack.gate("chat.postMessage", applied=True)
+        await chat.watch(
+            Taken("what is up?", "U1"), TurnStarted("what is up?", "U1"), ts=ts, seconds=0 if waits else 1
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(chat.answer, chat.thread, ts, "All is well.")
+            await anyio.sleep(1)  # Slack has the answer; ours to it is still on its way
+            words.open()
+            await anyio.sleep(1)
+            post.open()
+        await anyio.sleep(5)
+        assert signs(chat, ts) == []
 
 
 MOST_CALLS = 4

@@ -29,7 +29,7 @@ class VirtualWeb(WebApi):
         call = Call(method, args, self.slack.bot_token, self.slack.clock(), 0)
         self.slack.calls.append(call)
         fault = self.slack.script.take(method, args)
-        if isinstance(fault, Gate):
+        if isinstance(fault, Gate) and not fault.applied:
             await fault.hold()
         await anyio.sleep(LATENCY_S)
         match fault:
@@ -47,9 +47,12 @@ class VirtualWeb(WebApi):
             self.limits.pause(method, math.ceil(wait))
             raise TransportRateLimited(method, retry_after=math.ceil(wait))
         try:
-            return {"ok": True, **METHODS[method].run(self.slack, args)}
+            answer = {"ok": True, **METHODS[method].run(self.slack, args)}
         except Refusal as refusal:
             raise SlackRefused(method, refusal.error) from None
+        if isinstance(fault, Gate) and fault.applied:
+            await fault.hold()
+        return answer
 
 
 def virtual_slack(**more):

@@ -103,6 +103,7 @@ class _Message(LiveMessage):
     session: Session | None = None
     waiting: Waiting | None = None
     said: str = ""
+    words_may_stay: bool = False
     again: bool = False
 
     @property
@@ -163,6 +164,11 @@ class Presence(shared.Presence[_Message, LiveDraft]):
         """Return which links an answer may have: to hosts that the person named, or that the settings allow."""
         known = self._messages.get((thread, message_id))
         return Links(self._allowed | (known.hosts if known else frozenset()), live)
+
+    def answering(self, thread: ThreadId, message_id: str) -> None:
+        """Note that the answer is on its way: Slack takes away words that came before it, and no others."""
+        if live := self._messages.get((thread, message_id)):
+            live.words_may_stay = self._words.cancel(thread)
 
     def posted(self, thread: ThreadId, message_id: str) -> None:
         """Note that the message has a post of its own, which says how it ended."""
@@ -293,7 +299,8 @@ class Presence(shared.Presence[_Message, LiveDraft]):
             self._sessions.request(thread, session_arguments(thread, "active", title), soon=has_session)
         if live is None:
             return
-        if live.said and live.posted and not (live.draft and live.draft.messages):
+        has_draft = bool(live.draft and live.draft.messages)
+        if live.said and live.posted and not has_draft and not live.words_may_stay:
             self._words.gone(thread)  # Slack took them away as the answer came
         elif live.said:
             self._words.say(thread, "", soon=True)
