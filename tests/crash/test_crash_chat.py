@@ -87,6 +87,7 @@ CHATS = {
         {"mark": {}},
         {"thread": f"matrix:{NAME}:!another:$another"},
         least_answered=3,
+        rounds=6,
         mean_s=3,
     ),
 }

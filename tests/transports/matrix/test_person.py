@@ -54,7 +54,7 @@ async def test_what_was_acknowledged_outlives_a_kill_and_a_repeated_transaction_
 
 async def test_a_low_limit_is_told_as_one(tmp_path, somebody):
     async with (
-        Synapse(tmp_path, rc_message={"per_second": 1, "burst_count": 2}) as server,
+        Synapse(tmp_path, rc_message={"per_second": 0.01, "burst_count": 2}) as server,
         somebody(synapse=server) as ann,
     ):
         ann.client.config = nio.AsyncClientConfig(max_limit_exceeded=0)
