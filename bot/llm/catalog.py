@@ -171,7 +171,7 @@ def _by_list(prices: ModelPrice) -> Rate:
     The library takes 0.1 ms to add a call up, and a call is priced a dozen times.
     """
     lengths = sorted({tier.start for price in vars(prices).values() for tier in getattr(price, "tiers", ())})
-    a_token = cache(lambda longer_than: _token_prices(prices, ([0, *lengths][longer_than]) + 1))
+    a_token = cache(lambda tier: _token_prices(prices, [0, *lengths][tier] + 1))
 
     def rate(usage: Usage) -> float:
         usage = _sound(usage)

@@ -129,7 +129,7 @@ class Transport(Protocol):
 
 
 @runtime_checkable
-class PlatformSearch(Protocol):
+class SearchableTransport(Protocol):
     """A transport whose platform has a search of its own, and lets the bot use it."""
 
     async def search_platform(self, thread: ThreadId, message_id: str, words: str) -> Sequence[str]:

@@ -118,7 +118,7 @@ class Memory:
         paths = memory_paths(thread)
         texts = await self._store.read(list(paths.values()))
         return {
-            scope: [UNREADABLE] if text is None else parse_notes(text) if text else []
+            scope: [UNREADABLE] if text is None else parse_notes(text)
             for scope, text in zip(paths, texts, strict=True)
         }
 
@@ -176,7 +176,7 @@ class Memory:
 
 
 def _add(before: str, scope: Scope, text: str, day: str, user: str) -> tuple[str | None, Note]:
-    notes = parse_notes(before) if before else []
+    notes = parse_notes(before)
     mine = [note for note in notes if note.id]
     if known := next((note for note in mine if note.text == text), None):
         return None, known

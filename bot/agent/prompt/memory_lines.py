@@ -79,7 +79,7 @@ def parse_note(line: str) -> Note:
 
 def parse_notes(text: str) -> list[Note]:
     """Return the lines of a file. Their ``raw``, joined with newlines, is the file again."""
-    return [parse_note(line) for line in text.split("\n")]
+    return [parse_note(line) for line in text.split("\n")] if text else []
 
 
 def to_text(notes: Sequence[Note]) -> str:

@@ -108,8 +108,8 @@ def find_threads(
     found = list[Found]()
     for thread, place in threads:
         said = [entry for entry in entries(reader, place, Damage()) if entry.kind == "message"]
+        theirs = [entry for entry in said if whom.person and entry.author == whom.person]
         others = [entry for entry in said if entry.author != whom.person]
-        theirs = [entry for entry in said if entry.author == whom.person]
         is_whole = whom.has_thread(thread, {entry.author for entry in said})
         if is_whole or theirs or any(map(whom.is_quoted_in, reader.conversation(place))):
             found.append(Found(thread, place, is_whole, theirs, others))

@@ -28,7 +28,7 @@ from threads.errors import PostFailed
 from threads.log import STAYED, LogEntry
 from threads.model import ThreadId, with_quoted
 from threads.store.disk import Offload
-from transports.base.transport import PlatformSearch, Transport
+from transports.base.transport import SearchableTransport, Transport
 
 SEARCH_S, MOST_THREADS, MOST_LINES = 5.0, 20, 30
 """How long the threads are searched, and how many of them and of their lines are found."""
@@ -64,7 +64,7 @@ class SearchThreads:
         except OSError as error:
             raise ToolError("The threads cannot be read now.", suggestion="Say so.") from error
         result: dict[str, JsonValue] = {"found": [*found], "threads_left_out": left}
-        if edge and isinstance(edge, PlatformSearch):
+        if edge and isinstance(edge, SearchableTransport):
             try:
                 found = await edge.search_platform(context.thread, context.message_id, arguments.words)
                 result["found_by_the_platform"] = [*found]

@@ -167,7 +167,7 @@ class SdkModel(SdkClient):
     ) -> AsyncIterator[AsyncIterable[Iterable[JsonEvent]]]:
         """Open the events as plain JSON."""
         body = in_forms(self._body_with_params(request), request.forms)
-        said = to_json(body, inf_nan_mode="null")  # of a number that JSON does not have
+        said = to_json(body, inf_nan_mode="null")  # JSON has neither of them
         response = await self.http.send(make(content=said))
         async with aclosing(response):
             if not response.is_success:

@@ -168,7 +168,7 @@ class Presence(shared.Presence[_Message, LiveDraft]):
     def answering(self, thread: ThreadId, message_id: str) -> None:
         """Note that the answer is on its way: Slack takes away words that came before it, and no others."""
         if live := self._messages.get((thread, message_id)):
-            live.words_may_stay = self._words.cancel(thread)
+            live.words_may_stay |= self._words.cancel(thread)
 
     def posted(self, thread: ThreadId, message_id: str) -> None:
         """Note that the message has a post of its own, which says how it ended."""

@@ -270,6 +270,21 @@ async def test_a_thread_with_an_open_message_is_not_forgotten_and_a_running_bot_
     assert (folder(data) / "log.jsonl").exists()
 
 
+async def test_a_thread_that_is_forgotten_takes_no_message_of_another_one_along_that_names_nobody(tmp_path):
+    data = tmp_path / "data"
+    async with DEMO(data, {}) as chat:
+        await chat.say("hello")
+        await chat.say("hello", thread=T2)
+    log = folder(data, T2) / "log.jsonl"
+    nobodys = LogEntry(
+        at=datetime.now(UTC).isoformat(), kind="message", message_id="n", author="", text="hello"
+    )
+    log.write_bytes(before := log.read_bytes() + encode(entry_adapter(), nobodys))
+    await run(data, "forget", "--thread", str(T1), "--yes")
+    assert not folder(data).exists()
+    assert log.read_bytes() == before and (folder(data, T2) / "context.jsonl").exists()
+
+
 async def test_a_thread_is_forgotten_from_within_after_a_question(tmp_path):
     data = tmp_path / "data"
     async with DEMO(data, {"access": {"admins": ["U9"]}}) as chat:
