@@ -86,8 +86,18 @@ def mask(text: str) -> str:
     return _masked_name(text) if len(text) <= NAME else _mask(text)
 
 
+_BEGINNINGS = {each for _, *beginnings in SHAPES for each in beginnings}
+_AS_THEY_ARE, _IN_ANY_CASE = (
+    [each for each in _BEGINNINGS if each.islower() is lower] for lower in (False, True)
+)
+
+
 def _mask(text: str) -> str:
     lower = _lower(text)
+    if not (
+        [each for each in _AS_THEY_ARE if each in text] or [each for each in _IN_ANY_CASE if each in lower]
+    ):
+        return text  # most texts are short, and have none
     for shape, *beginnings in SHAPES:
         found = [(each, said) for each in beginnings if each in (said := lower if each.islower() else text)]
         if found:

@@ -32,7 +32,7 @@ from pydantic import JsonValue
 from bot.budget.budgets import Key
 from bot.budget.money import dollars
 from bot.observe.audit import Audit, AuditKind
-from bot.observe.logs import Mask, clean, named
+from bot.observe.logs import Mask, fields_of, named
 from threads.errors import StoreUnavailable
 from threads.journal.records import PendingMessage
 from threads.model import Answer, Turn
@@ -96,12 +96,13 @@ class AuditLog(logging.Handler):
         """Leave it: the line itself is in the log."""
 
     def _record(self, record: logging.LogRecord) -> None:
-        fields = vars(clean(record, self._mask))
-        kind = "retry" if "wait_s" in fields else KINDS.get(fields["event"], "error")
-        skipped = self._skipped(fields["event"]) if kind == "error" else 0
+        fields = fields_of(record, self._mask)
+        event, reason = str(fields["event"]), str(fields["text"])[:LONGEST]
+        kind = "retry" if "wait_s" in fields else KINDS.get(event, "error")
+        skipped = self._skipped(event) if kind == "error" else 0
         if skipped is None:
             return
-        details: dict[str, JsonValue] = {"event": fields["event"], "reason": fields["text"][:LONGEST]}
+        details: dict[str, JsonValue] = {"event": event, "reason": reason}
         if record.exc_info and (error := record.exc_info[1]):
             details["error"] = self._mask(f"{type(error).__name__}: {error}")[:LONGEST]
             if details["reason"] == details["error"]:
@@ -109,7 +110,7 @@ class AuditLog(logging.Handler):
         details |= {name: str(fields[name]) for name in DETAILS if name in fields}
         if skipped:
             details["more_before"] = str(skipped)
-        if report := fields.get("report"):  # the rest of it is in the record already
+        if isinstance(report := fields.get("report"), dict):  # the rest of it is in the record already
             details["report"] = {name: report[name] for name in REPORTED if report[name]}
         ids = {
             name: str(fields[name])

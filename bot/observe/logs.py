@@ -69,7 +69,7 @@ def configure_logging(
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, Sink)]:
         root.removeHandler(old)
-    sink = Sink(stream, _json_lines() if form == "json" else TextLines(), Masker(secrets))
+    sink = Sink(stream, form, Masker(secrets))
     root.addHandler(sink)
     root.setLevel(level.upper())
     sink.setLevel(root.level)  # its own level, because the audit sets a lower one on our loggers
@@ -104,20 +104,16 @@ def log_format_for(stream: TextIO, setting: Literal["json", "text"] | None) -> L
 class Sink(logging.StreamHandler[TextIO]):
     """Writes records as lines. ``lost`` counts those that could not be written."""
 
-    def __init__(self, stream: TextIO, lines: logging.Formatter, mask: Masker) -> None:
+    def __init__(self, stream: TextIO, form: Literal["json", "text"], mask: Masker) -> None:
         super().__init__(stream)
         self.lost = 0
-        self.mask, self._to_journal = mask, is_journal(stream)
-        self.setFormatter(lines)
+        self.mask, self._for_people, self._to_journal = mask, form == "text", is_journal(stream)
 
     def format(self, record: logging.LogRecord) -> str:
-        cleaned = clean(record, self.mask)
-        people = isinstance(self.formatter, TextLines)
-        if people:  # the text says it
-            vars(cleaned).pop("report", None)
-        if _is_no_news(record, for_people=people):
-            vars(cleaned).pop("traceback", None)
-        line = super().format(cleaned)
+        fields = fields_of(record, self.mask)
+        if _is_no_news(record, for_people=self._for_people):
+            fields.pop("traceback", None)
+        line = _text_line(fields) if self._for_people else json.dumps(fields)
         return f"<{PRIORITIES[record.levelname]}>{line}" if self._to_journal else line
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
@@ -125,30 +121,25 @@ class Sink(logging.StreamHandler[TextIO]):
         self.lost += 1
 
 
-class TextLines(logging.Formatter):
-    """Lines for people: time, level, logger, event, text and fields, then an indented traceback.
-
-    Known failures, such as an outage of a provider, have no traceback.
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {name: value for name, value in vars(record).items() if name not in RESERVED}
-        at, level, logger, event, text = (one_line(str(fields.pop(name))) for name in OWN)
-        trace = str(fields.pop("traceback", ""))
-        words = [
-            at,
-            f"{level:7}",
-            f"{logger}:",
-            f"{event}: {text}" if text else event,
-            *(f"{one_line(k)}={_word(v)}" for k, v in fields.items()),
-        ]
-        return "\n".join([" ".join(words), *(f"    {one_line(line)}" for line in trace.splitlines())])
+def _text_line(fields: dict[str, JsonValue]) -> str:
+    """Return a line for people: time, level, logger, event, text and fields, then an indented traceback."""
+    at, level, logger, event, text = (one_line(str(fields.pop(name))) for name in OWN)
+    trace = str(fields.pop("traceback", ""))
+    fields.pop("report", None)  # the text says it
+    words = [
+        at,
+        f"{level:7}",
+        f"{logger}:",
+        f"{event}: {text}" if text else event,
+        *(f"{one_line(k)}={_word(v)}" for k, v in fields.items()),
+    ]
+    return "\n".join([" ".join(words), *(f"    {one_line(line)}" for line in trace.splitlines())])
 
 
-def clean(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
-    """Return a record that contains only text, numbers, and lists or maps of them, and no secret.
+def fields_of(record: logging.LogRecord, mask: Mask) -> dict[str, JsonValue]:
+    """Return a record's fields: only text, numbers, and lists or maps of them, and no secret.
 
-    Its fields are `OWN`, the extras, and ``traceback``. An extra with one of these names gets a trailing ``_``.
+    They are `OWN`, the extras, and ``traceback``. An extra with one of these names gets a trailing ``_``.
     """
     event, text = named(_message(record))
     fields: dict[str, JsonValue] = {
@@ -170,7 +161,7 @@ def clean(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
         fields["traceback"] = _text("".join(traceback.format_exception(record.exc_info[1])), mask)
     elif record.exc_text or record.stack_info:
         fields["traceback"] = _text(record.exc_text or record.stack_info or "", mask)
-    return logging.makeLogRecord(fields)
+    return fields
 
 
 def _failure(record: logging.LogRecord) -> BaseException | None:
@@ -207,12 +198,6 @@ def _is_no_news(record: logging.LogRecord, *, for_people: bool) -> bool:
 def one_line(text: str) -> str:
     r"""Return *text* with every character that is not plainly visible written as an escape, such as ``\n``."""
     return rewritten(text, lambda character: character.encode("unicode_escape").decode())
-
-
-def _json_lines() -> logging.Formatter:
-    from pythonjsonlogger.json import JsonFormatter  # noqa: PLC0415  # 10 ms that a terminal need not wait for
-
-    return JsonFormatter(list(OWN))
 
 
 def _message(record: logging.LogRecord) -> str:

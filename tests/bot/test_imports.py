@@ -10,10 +10,6 @@ IMPORTS = {  # what is imported and done; the libraries that it does without
         "bot.config.load, bot.config.settings as m; assert m.Settings.__pydantic_complete__ is False",
         {"httpx2", "anthropic", "openai", "anyio", "bot.ports.model", "threads.model"},
     ),
-    "text logs do not wait for the JSON logger": (
-        "bot.observe.logs as logs; logs.configure_logging('info', 'text', sys.stderr)",
-        {"pythonjsonlogger"},
-    ),
     "choosing a model brings no HTTP client": (
         "bot.llm.detect_model",
         {"httpx2", "anthropic", "openai", "h11"},

@@ -14,7 +14,7 @@ from bot import wording as sentences
 from bot.agent.prompt.repair import INTERRUPTED
 from bot.config.settings import LlmRetry
 from bot.llm.policies.retry import RetryingModel
-from bot.observe.logs import clean
+from bot.observe.logs import fields_of
 from bot.ports.errors import BadRequest, ModelUnavailable, Unauthorized
 from tests.one_model import OneModel, Only
 from tests.sim.loop import virtual_time
@@ -108,7 +108,7 @@ async def test_a_failure_carries_one_reference_in_thread_journal_log_and_report(
     assert platform.texts[0].endswith(f"(ref {reference})")
     record = next(r for r in caplog.records if r.message.startswith("turn.failed"))
     assert record.correlation_id == reference
-    assert clean(record, str).report["correlation_id"] == reference
+    assert fields_of(record, str)["report"]["correlation_id"] == reference
     log = (thread_folder(tmp_path, T1) / "log.jsonl").read_text()
     assert reference in log.splitlines()[-1]
 

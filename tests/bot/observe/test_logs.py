@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.guards.redaction import mask
-from bot.observe.logs import MAX_TEXT, RESERVED, Sink, clean, configure_logging, one_line
+from bot.observe.logs import MAX_TEXT, RESERVED, Sink, configure_logging, fields_of, one_line
 from bot.ports.errors import ModelNotFound, ModelUnavailable, PaymentRequired, Unauthorized
 from threads.errors import StoreUnavailable, retry_fields
 
@@ -208,7 +208,7 @@ def test_a_stream_that_refuses_counts_what_was_lost_and_says_nothing_elsewhere(c
 
 
 def event_of(text: str) -> str:
-    return str(vars(clean(logging.makeLogRecord({"msg": text}), mask))["text"])
+    return str(fields_of(logging.makeLogRecord({"msg": text}), mask)["text"])
 
 
 def test_a_long_text_keeps_its_two_ends_and_hides_the_secret_between(out: io.StringIO) -> None:
