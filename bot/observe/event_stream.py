@@ -23,6 +23,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import anyio
 from pydantic import ValidationError
@@ -49,8 +50,8 @@ SEQ_PER_S = 100_000
 """A process begins at its start in Unix seconds times this, so that its numbers are above those of the one before."""
 
 
-_Event = Mapping[str, object]
-"""The fields of a line."""
+_Event = Mapping[str, Any]
+"""The fields of a line, but for the time, which is in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,7 @@ class EventStream(Sink):
             self._put(kind, {name: getattr(record, name) for name in IDS}, _of_audit(record))
 
     def _put(self, kind: str, ids: Mapping[str, str], fields: Mapping[str, object]) -> None:
-        event = {**fields, **{name: ids.get(name, "") for name in IDS}, "kind": kind}
-        event["at"] = _instant(self._clock())
+        event = {**fields, **{name: ids.get(name, "") for name in IDS}, "kind": kind, "at": self._clock()}
         with self._lock:
             event["seq"] = self._next
             self._ring[self._next % self._size] = event
@@ -190,12 +190,13 @@ def _kind_of(record: AuditRecord) -> str | None:
 
 def _line(event: _Event) -> EventLine:
     """Return the line of an event; a gap of one if it fits none, which is a bug of ours."""
+    at = _instant(event["at"])
     try:
-        return event_adapter().validate_python(event)
+        return event_adapter().validate_python({**event, "at": at})
     except ValidationError as error:
         faults = error.errors(include_input=False)
         log.error("events.malformed: %s: %s", event["kind"], faults)  # noqa: TRY400
-        return GapLine.model_validate({"seq": event["seq"], "at": event["at"], "lost": 1})
+        return GapLine.model_validate({"seq": event["seq"], "at": at, "lost": 1})
 
 
 def _of_audit(record: AuditRecord) -> dict[str, object]:

@@ -59,6 +59,7 @@ def thread_folder(data: Path, thread: ThreadId) -> Path:
     return data / "threads" / plain(thread.transport) / "~".join(map(plain, parts))
 
 
+@lru_cache(4096)
 def plain(part: str) -> str:
     """Return a name that is safe in a path. Different parts give different names."""
     safe = "".join(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 Item = TypeVar("Item")
 
@@ -61,9 +62,11 @@ class GroupWriter(Generic[Item]):
         """Write batches until cancelled, then the last one. An error other than OSError ends the writer."""
         try:
             while True:
-                refused = self.filling.carried and not self._wake.is_set()
-                with anyio.move_on_after(RETRY_S) if refused else nullcontext():
-                    await self._wake.wait()
+                if self._wake.is_set():
+                    await anyio.lowlevel.checkpoint_if_cancelled()
+                else:
+                    with anyio.move_on_after(RETRY_S) if self.filling.carried else nullcontext():
+                        await self._wake.wait()
                 await self._next()
         finally:
             with anyio.move_on_after(LAST_WRITE_S, shield=True):

@@ -283,8 +283,9 @@ class Client(ABC, Generic[S, A, C]):
 
     async def _connect(self) -> C:
         """Wait until the platform has said who we are: a post may be due before. Raises `TransportUnavailable`."""
-        with anyio.move_on_after(CONNECT_WITHIN_S):
-            await self._connected.wait()
+        if self._connection is None:
+            with anyio.move_on_after(CONNECT_WITHIN_S):
+                await self._connected.wait()
         if self._connection is None:
             raise TransportUnavailable(f"{self.kind.title()} has not yet said who we are")
         return self._connection
