@@ -39,19 +39,34 @@ async def test_a_job_runs_in_a_thread_and_its_result_comes_back_with_its_error_a
         await disk_threads(divmod, 1, 0)
 
 
-async def test_a_cancelled_caller_leaves_only_when_its_job_is_over(disk_threads):
+async def test_a_cancelled_caller_gets_what_its_job_returned_and_ends_after_that(disk_threads):
     began, go_on, over = threading.Event(), threading.Event(), []
 
-    def work() -> None:
+    def work() -> bool:
         began.set()
-        over.append(go_on.wait(10))
+        return go_on.wait(10)
+
+    async def call(*, by_scope: bool) -> None:
+        over.append(await disk_threads(work))
+        assert by_scope, "asyncio tells a task once"
+        await anyio.sleep_forever()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(disk_threads, work)
+        tasks.start_soon(partial(call, by_scope=True))
         await disk_threads(began.wait, 10)
         tasks.cancel_scope.cancel()
-        go_on.set()
+        asyncio.get_running_loop().call_later(0.01, go_on.set)
     assert over == [True]
+
+    began.clear(), go_on.clear()
+    task = asyncio.ensure_future(call(by_scope=False))
+    await disk_threads(began.wait, 10)
+    task.cancel()
+    await anyio.wait_all_tasks_blocked()
+    assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def test_a_disk_that_hangs_does_not_hold_up_who_only_asks_whether_it_answers(disk_threads):

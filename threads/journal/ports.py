@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
-
-import anyio
 
 from threads.model import FollowUp, ThreadId
 
@@ -16,7 +15,7 @@ class Write(Protocol):
     """Records that are being written. ``done`` is set when they are durable, or when ``error`` says why not."""
 
     @property
-    def done(self) -> anyio.Event: ...
+    def done(self) -> asyncio.Event: ...
 
     @property
     def error(self) -> Exception | None: ...

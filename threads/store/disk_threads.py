@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -66,11 +67,25 @@ class DiskThreads:
         context = copy_context()  # log lines of the thread have the ids of the turn
         await anyio.lowlevel.checkpoint_if_cancelled()
         job = self._start(lambda: result.append(context.run(function, *args)))
-        with anyio.CancelScope(shield=True):  # the caller's next call must not overtake this one
+        try:
             await job.over
+        except asyncio.CancelledError:
+            await self._wait_although_cancelled(job)
         if job.error is not None:
             raise job.error
         return result[0]
+
+    async def _wait_although_cancelled(self, job: _Job) -> None:
+        """Return when the job is over: the caller's next call must not overtake it.
+
+        Raises CancelledError if no scope is cancelled: only a scope cancels what the caller awaits next, too.
+        """
+        if job in self._waiting:
+            job.over = self._loop.create_future()
+            with anyio.CancelScope(shield=True):  # only now: it costs more than all of a call
+                await job.over
+        if anyio.current_effective_deadline() > -math.inf:
+            raise asyncio.CancelledError
 
     async def respond(self) -> None:
         """Return when a thread has answered. A cancelled caller does not wait for one that hangs."""

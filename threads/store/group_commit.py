@@ -1,4 +1,7 @@
-"""Group commit: items that arrive while a batch is being written share the next batch."""
+"""Group commit: items that arrive while a batch is being written share the next batch.
+
+Its events are asyncio's: each message makes some, and one of anyio's takes six times as long.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,7 @@ class Batch(Generic[Item]):
 
     items: list[Item] = field(default_factory=list)
     carried: list[Item] = field(default_factory=list)
-    # The lambda looks up the event when a batch is made: until then anyio's event loop is not imported.
-    done: anyio.Event = field(default_factory=lambda: anyio.Event())  # noqa: PLW0108
+    done: asyncio.Event = field(default_factory=asyncio.Event)
     error: OSError | None = None
 
 
@@ -49,7 +51,7 @@ class GroupWriter(Generic[Item]):
     ) -> None:
         self.filling: Batch[Item] = Batch()
         self._write, self._written = write, written
-        self._wake = anyio.Event()
+        self._wake = asyncio.Event()
 
     def put(self, *items: Item) -> Batch[Item]:
         """Add items to the current batch, and return it. Wait for its ``done``."""
@@ -86,7 +88,7 @@ class GroupWriter(Generic[Item]):
             self.filling.done.set()
 
     async def _next(self) -> None:
-        self._wake = anyio.Event()
+        self._wake = asyncio.Event()
         batch, self.filling = self.filling, Batch()
         batch.error = CLOSED  # if the write is cancelled
         try:

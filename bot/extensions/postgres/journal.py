@@ -8,6 +8,7 @@ the same transaction.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -145,7 +146,7 @@ class Change:
     fenced: bool = False
 
     @property
-    def done(self) -> anyio.Event:
+    def done(self) -> asyncio.Event:
         return self.batch.done
 
     @property
