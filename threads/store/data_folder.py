@@ -56,7 +56,7 @@ class ForeignFolder(FolderTaken):
 def thread_folder(data: Path, thread: ThreadId) -> Path:
     """Return ``<data>/threads/<transport>/<slug>``. The slug consists of ids only, made safe for a path."""
     parts = (thread.workspace, thread.channel, thread.root)
-    return data / "threads" / plain(thread.transport) / "~".join(map(plain, parts))
+    return data.joinpath("threads", plain(thread.transport), "~".join(map(plain, parts)))
 
 
 @lru_cache(4096)
