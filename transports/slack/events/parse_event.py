@@ -14,10 +14,11 @@ from pydantic import JsonValue
 
 from threads.model import Author, Deleted, Edited, Inbound, Incoming, ThreadId
 from transports.base.text import digest
-from transports.slack.api.json_fields import Shape, identifier, is_direct, part, stamp, string
+from transports.slack.api.json_fields import Shape, identifier, is_direct, part, place_of, stamp, string
 from transports.slack.events.message_words import all_words, own_words
 from transports.slack.events.parse_message import (
     NOTHING_KNOWN,
+    SAID,
     Known,
     Me,
     author_of,
@@ -71,6 +72,11 @@ class Parsed:
     line: tuple[ThreadId, str] | None = None
     odd: str = ""
 
+    @property
+    def to_bot(self) -> bool:
+        """Whether it is surely said to the bot: what is only overheard may be, as another event of it tells."""
+        return any(isinstance(one, Incoming) and one.via != "overheard" for one in self.inbound)
+
 
 @dataclass(frozen=True, slots=True)
 class _Event:
@@ -113,6 +119,13 @@ def message_in(body: Mapping[str, JsonValue]) -> Shape:
     """Return the message that an event is about."""
     event = part(body, "event")
     return part(event, "message") or event
+
+
+def said_at(event: Shape) -> str:
+    """Return what tells the message that is said in an event from all others; "" for an edit or anything else."""
+    is_said = string(event, "type") in ("message", "app_mention") and string(event, "subtype") in SAID
+    channel, ts = identifier(event, "channel"), stamp(event, "ts")
+    return place_of(channel, ts) if is_said and channel and ts else ""
 
 
 def _message(e: _Event) -> Parsed:
