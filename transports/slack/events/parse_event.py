@@ -159,7 +159,7 @@ def _changed(e: _Event) -> Parsed:
         return Parsed(() if e.me.is_author(before) else (Deleted(ts, thread),))
     if author_of(message, e.me) is None or not _reworded(message, before):
         return Parsed()
-    edited = Edited(ts, thread, *text_and_quoted(message, e.me, e.known))
+    edited = Edited(ts, thread, *text_and_quoted(message, own_words(message), e.me, e.known))
     incoming = parse_message(message, e.channel, e.me, e.known, direct=e.direct)
     added = incoming is not None and incoming.via == "mention" and not e.me.is_named_in(own_words(before))
     return Parsed((edited, incoming) if incoming is not None and added and before else (edited,))
