@@ -7,8 +7,8 @@ with scopes that the generated manifest does not ask for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import assert_never
 
@@ -142,6 +142,7 @@ class Intake:
             await self._take_parsed(body, place)
 
     async def _take_parsed(self, body: Mapping[str, JsonValue], place: str) -> None:
+        """Take an event. Others of a message to the bot wait until it is durable, or is not taken after all."""
         parsed = parse_event(dict(body), self._me, self._lookups.known)
         if parsed.odd:
             log.info("intake.ignored: nothing to do with %s", parsed.odd)
@@ -151,26 +152,19 @@ class Intake:
             self._hear(*parsed.line)
         if parsed.moved and self._marks.begins_late(*parsed.moved):
             self._close_gaps()
+        taking = anyio.Event()
+        # Of what is only overheard another event may tell that it is to the bot.
+        if place and any(isinstance(one, Incoming) and one.via != "overheard" for one in parsed.inbound):
+            self._said[place] = taking
         try:
-            with (
-                self._taking(place) if place and parsed.to_bot else nullcontext(),
-                self._marks.taking(*parsed.moved) if parsed.moved else nullcontext(),
-            ):
+            with self._marks.taking(*parsed.moved) if parsed.moved else nullcontext():
                 await self._marks.note()  # or the next message there would be missed after a kill
                 for event in await self._explained(body, parsed):
                     await self._deliver(event)
-        except StoreUnavailable:
-            self._close_gaps()
-            raise
-
-    @contextmanager
-    def _taking(self, place: str) -> Iterator[None]:
-        """Let other events of a message wait until it is durable, which ends them, or was not taken."""
-        taking = self._said[place] = anyio.Event()
-        try:
-            yield
-        except BaseException:
+        except BaseException as error:
             self._said.pop(place, None)
+            if isinstance(error, StoreUnavailable):
+                self._close_gaps()
             raise
         finally:
             taking.set()

@@ -72,11 +72,6 @@ class Parsed:
     line: tuple[ThreadId, str] | None = None
     odd: str = ""
 
-    @property
-    def to_bot(self) -> bool:
-        """Whether it is surely said to the bot: what is only overheard may be, as another event of it tells."""
-        return any(isinstance(one, Incoming) and one.via != "overheard" for one in self.inbound)
-
 
 @dataclass(frozen=True, slots=True)
 class _Event:
