@@ -162,6 +162,16 @@ async def test_a_message_has_one_sign_within_a_second_and_none_after_a_short_ans
         assert len(chat.slack.calls) == calls  # no status is repeated
 
 
+async def test_a_stream_begins_at_once_in_a_direct_message_and_after_a_moment_in_a_channel():
+    async with presence("C1") as chat:
+        direct = chat.asks("D1")
+        chat.show(TurnStarted("x", "U1"), TextDelta("word "))
+        chat.show(TextDelta("word "), ts=direct, thread=ThreadId("slack", "T1", "D1", direct))
+        for streams in (1, 2):
+            await anyio.sleep(1)
+            assert len(chat.slack.calls_to("chat.startStream")) == streams
+
+
 @pytest.mark.parametrize("is_reply", [False, True])
 async def test_an_answer_that_comes_at_once_needs_no_sign_and_takes_one_call(is_reply):
     async with presence("C1") as chat:

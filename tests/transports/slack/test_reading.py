@@ -14,7 +14,7 @@ from threads.model import with_quoted
 from transports.slack.events.blocks import DEEPEST, KINDS, MOST_CELLS, MOST_PARTS, words_of
 from transports.slack.events.decode import decode
 from transports.slack.events.downloads import REASONS
-from transports.slack.events.message_words import MOST_ATTACHMENTS
+from transports.slack.events.message_words import MOST_ATTACHMENTS, own_words
 from transports.slack.events.parse_message import (
     LONGEST_TEXT,
     MODES,
@@ -107,7 +107,7 @@ def test_the_catalogue_has_every_subtype_and_mode_that_the_reader_knows_and_a_ne
 
 def said(text="", known=NOTHING_KNOWN, **more):
     message = {"type": "message", "ts": "1700000100.000200", "user": "U1", "text": text, **more}
-    return with_quoted(*text_and_quoted(message, ME, known))
+    return with_quoted(*text_and_quoted(message, own_words(message), ME, known))
 
 
 def section(words):

@@ -1,11 +1,12 @@
-"""One message that a client sent twice: two times, one ``client_msg_id``, by the socket, by a catch-up or by both.
+"""One message that comes twice: a mention has two events; and what a client sent twice has two times and one
+``client_msg_id``, and comes by the socket, by a catch-up or by both.
 
 The journal's disk takes its time, so that the second copy always comes while the first one is being written.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 
 import anyio
@@ -17,6 +18,7 @@ from tests.transports.memory import Memory
 from tests.transports.slack.test_catch_up import FILE, ME, Slack, now
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
+from threads.model import Edited, Incoming
 from threads.store.disk import PosixDisk
 from threads.store.mark_file import MarkFile
 from transports.shared.backfill.marks import Marks
@@ -36,19 +38,27 @@ async def slowly(function, *arguments):
 
 
 class Bot:
-    """An intake over a real journal; what is routed is in ``routed``, what was acknowledged in ``acked``."""
+    """An intake over a real journal.
+
+    What goes to the sink is in ``taken``, what is routed in ``routed``, what was acknowledged in ``acked``.
+    """
 
     def __init__(self, tasks, folder, slack, disk):
-        self.slack, self.routed, self.acked = slack, [], []
+        self.slack, self.taken, self.routed, self.acked = slack, [], [], []
         self.journal = FileJournal(PosixDisk(), folder / "journal.jsonl", offload=slowly, now=now)
         self.marks = Marks(MarkFile(disk, FILE), slowly, now, STAMPS)
         self.marks.open()
         self.journal.open()
         self.intake = Intake(
-            tasks, slack, ME, self.marks, self.journal.receive, SimpleNamespace(),
+            tasks, slack, ME, self.marks, self.sink, SimpleNamespace(),
             Lookups(slack, ME, lambda _: None), SimpleNamespace(), lambda *_: None,
             recent=self.recent, now=now, max_age_s=600,
         )  # fmt: skip
+
+    async def sink(self, event):
+        self.taken.append(event)
+        if isinstance(event, Incoming):
+            await self.journal.receive(event)
 
     async def recent(self, within_s, most):
         return []
@@ -62,11 +72,9 @@ class Bot:
         self.routed.append(pending.incoming.id)
 
     async def hear(self, body):
-        try:
+        with suppress(StoreUnavailable):
             await self.intake.take("event", body)
-        except StoreUnavailable:
-            return
-        self.acked.append(body["event"]["ts"])
+            self.acked.append(body["event"]["ts"])
 
 
 @asynccontextmanager
@@ -81,12 +89,18 @@ async def listening(folder, slack, disk=None):
         tasks.cancel_scope.cancel()
 
 
+def as_mention(said):
+    return {**said, "event": {**said["event"], "type": "app_mention"}}
+
+
+@pytest.mark.parametrize("twins", [False, True], ids=["sent twice", "the events of a mention"])
 @pytest.mark.parametrize("gap_s", [0, SLOW_S / 2, 2 * SLOW_S])
 async def test_two_copies_on_the_socket_are_one_message_and_both_are_acknowledged_when_it_is_on_disk(
-    tmp_path, gap_s
+    tmp_path, gap_s, twins
 ):
     async with listening(tmp_path, Slack()) as (bot, tasks):
-        first, second = bot.say(), bot.say()
+        first = bot.say()
+        second = as_mention(first) if twins else bot.say()
         tasks.start_soon(bot.hear, first)
         await anyio.sleep(gap_s)
         tasks.start_soon(bot.hear, second)
@@ -94,6 +108,16 @@ async def test_two_copies_on_the_socket_are_one_message_and_both_are_acknowledge
         assert len(bot.acked) == (0 if gap_s < SLOW_S else 2)
     assert bot.routed == [first["event"]["ts"]]
     assert sorted(bot.acked) == sorted([first["event"]["ts"], second["event"]["ts"]])
+    assert len(bot.taken) == (1 if twins else 2)
+
+
+async def test_an_edit_is_taken_though_its_message_was(tmp_path):
+    async with listening(tmp_path, Slack()) as (bot, _):
+        said = bot.say()
+        edited = {"subtype": "message_changed", "message": {**said["event"], "edited": {"user": "U1"}}}
+        await bot.hear(said)
+        await bot.hear({**said, "event": {**said["event"], **edited}})
+    assert [type(event) for event in bot.taken] == [Incoming, Edited]
 
 
 @pytest.mark.parametrize("live", [0, 1], ids=["the first one comes live", "the second one comes live"])
@@ -115,12 +139,7 @@ async def test_a_copy_that_is_acknowledged_is_on_disk_also_if_the_first_one_was_
 ):
     async with listening(tmp_path, Slack()) as (bot, tasks):
         first, second = bot.say(), bot.say()
-
-        def full(*_):
-            monkeypatch.undo()
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr("threads.journal.journal.write_all", full)
+        refuse_once(monkeypatch)
         for copy in (first, second):
             tasks.start_soon(bot.hear, copy)
         await anyio.sleep(2 * SLOW_S)
@@ -129,6 +148,33 @@ async def test_a_copy_that_is_acknowledged_is_on_disk_also_if_the_first_one_was_
             tasks.start_soon(bot.hear, copy)
     assert len(bot.routed) == 1
     assert len(bot.acked) == 2
+
+
+def refuse_once(monkeypatch):
+    def full(*_):
+        monkeypatch.undo()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("threads.journal.journal.write_all", full)
+
+
+async def test_the_second_event_of_a_mention_is_taken_if_the_first_was_refused(tmp_path, monkeypatch):
+    async with listening(tmp_path, Slack()) as (bot, tasks):
+        said = bot.say()
+        refuse_once(monkeypatch)
+        for event in (said, as_mention(said)):
+            tasks.start_soon(bot.hear, event)
+        await anyio.sleep(1.5 * SLOW_S)
+        assert bot.acked == []  # the second one is being written now
+    assert bot.acked == bot.routed == [said["event"]["ts"]]
+
+
+async def test_a_mention_of_which_only_the_second_event_tells_is_taken(tmp_path):
+    async with listening(tmp_path, Slack()) as (bot, _):
+        said = bot.say(text="hi", root=bot.slack.say())
+        await bot.hear(said)
+        await bot.hear(as_mention(said))
+    assert [event.via for event in bot.taken] == ["overheard", "mention"]
 
 
 async def test_after_a_restart_what_is_said_first_is_taken_first_though_the_marks_are_being_written(tmp_path):

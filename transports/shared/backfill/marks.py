@@ -404,8 +404,8 @@ class Marks:
     def _progress_before(self, channel: str, at: str) -> ChannelProgress:
         """Return the progress of a live message's channel, with a mark before the message."""
         self._follow_unheard(channel)
-        progress = self._progress_of(channel, self.scale.just_before(at))
-        progress.go_back(self.scale.just_before(at))
+        progress = self._progress_of(channel, before := self.scale.just_before(at))
+        progress.go_back(before)
         return progress
 
     def _follow_unheard(self, channel: str) -> None:

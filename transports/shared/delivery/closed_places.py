@@ -6,8 +6,6 @@ a short post, which is removed at once, was taken. Its person is told the reason
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cachetools import LRUCache
 
 from threads.errors import TransportRejected
@@ -48,4 +46,4 @@ class ClosedPlaces:
 
 
 def _channel(thread: ThreadId) -> ThreadId:
-    return replace(thread, root="")
+    return ThreadId(thread.transport, thread.workspace, thread.channel, "")

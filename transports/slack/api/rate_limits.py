@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from bisect import insort
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -152,7 +152,8 @@ class RateLane:
             insort(self._line, (next(places), turn := anyio.Event()))
             try:
                 self._call_first()
-                await turn.wait()
+                if not turn.is_set():
+                    await turn.wait()
                 while wait := self.bucket.wait(self._clock()):  # noqa: ASYNC110 - a pause may come while it sleeps
                     await anyio.sleep(wait)
                 self.bucket.take(self._clock())
@@ -213,11 +214,12 @@ class RateLimits:
         A call that shows something may wait for longer than a lease lasts. Raises `Fenced` if the worker lost it.
         """
         places = itertools.repeat(next(self._places)) if urgent else self._places
-        async with AsyncExitStack() as held:
-            for lane in (lanes := self._lanes_of(method, channel)):
-                await held.enter_async_context(lane.take(places, urgent=urgent))
-            for lane in lanes[:-1]:  # the second of a channel begins when its post goes out
-                lane.bucket.pause(self._clock(), 1 / lane.bucket.rate.per_second)
+        first, *wider = self._lanes_of(method, channel)
+        async with first.take(places, urgent=urgent):
+            for lane in wider:
+                async with lane.take(places, urgent=urgent):
+                    # The second of a channel begins when its post goes out.
+                    first.bucket.pause(self._clock(), 1 / first.bucket.rate.per_second)
         if self._shared and method.startswith(SHOWING):
             await self._shared.ensure_ownership()
 

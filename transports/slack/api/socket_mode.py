@@ -93,7 +93,8 @@ class SocketModeLink:
         slots, announced = anyio.Semaphore(MAX_CONCURRENT, fast_acquire=True), anyio.Event()
 
         async def envelope(frame: Frame) -> None:
-            await announced.wait()
+            if not announced.is_set():
+                await announced.wait()
             await slots.acquire()
             taking.start_soon(self._answer, socket, frame, slots)
 

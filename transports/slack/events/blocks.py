@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 
 from pydantic import JsonValue
@@ -40,7 +40,7 @@ class Walk:
     levels: int = DEEPEST
 
     def deeper(self) -> Walk:
-        return replace(self, levels=self.levels - 1)
+        return Walk(self.unread, self.levels - 1)
 
 
 Read = Callable[[Shape, Walk], str]

@@ -14,6 +14,7 @@ from typing import assert_never
 
 import anyio
 from anyio.abc import TaskGroup
+from cachetools import FIFOCache
 from pydantic import JsonValue
 
 from threads.errors import StoreUnavailable
@@ -39,6 +40,7 @@ from transports.slack.events.parse_event import (
     Signal,
     message_in,
     parse_event,
+    said_at,
 )
 from transports.slack.events.parse_message import Me
 from transports.slack.events.pressed_buttons import PressedButtons
@@ -49,6 +51,9 @@ log = logging.getLogger(__name__)
 
 
 NOTHING_MORE = Features()
+
+MOST_SAID = 1_000
+"""Messages to the bot that are known to be taken: Slack tells of a mention twice, and again if it is in doubt."""
 
 
 class Intake:
@@ -84,6 +89,7 @@ class Intake:
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._hear = presence, recent, hear
         self._loop_guard = BotLoopGuard(me.bots)
+        self._said: FIFOCache[str, anyio.Event] = FIFOCache(MOST_SAID)
         self.search, self._searches = PlatformSearch(web), features.search
         self._asked = AskedMessages(web, me, lookups, features, url, presence, self._deliver)
         history = ChannelHistory(
@@ -123,11 +129,20 @@ class Intake:
                 assert_never(kind)
 
     async def _event(self, body: Mapping[str, JsonValue]) -> None:
+        event = part(body, "event")
         if self._searches:
-            self.search.note(part(body, "event"))
-        if string(reacted := part(body, "event"), "type") == "reaction_added":
-            await self._asked.by_reaction(reacted)
+            self.search.note(event)
+        if string(event, "type") == "reaction_added":
+            await self._asked.by_reaction(event)
             return
+        place = said_at(event)
+        while (taking := self._said.get(place)) and not taking.is_set():
+            await taking.wait()
+        if not taking:
+            await self._take_parsed(body, place)
+
+    async def _take_parsed(self, body: Mapping[str, JsonValue], place: str) -> None:
+        """Take an event. Others of a message to the bot wait until it is durable, or is not taken after all."""
         parsed = parse_event(dict(body), self._me, self._lookups.known)
         if parsed.odd:
             log.info("intake.ignored: nothing to do with %s", parsed.odd)
@@ -137,14 +152,22 @@ class Intake:
             self._hear(*parsed.line)
         if parsed.moved and self._marks.begins_late(*parsed.moved):
             self._close_gaps()
+        taking = anyio.Event()
+        # Of what is only overheard another event may tell that it is to the bot.
+        if place and any(isinstance(one, Incoming) and one.via != "overheard" for one in parsed.inbound):
+            self._said[place] = taking
         try:
             with self._marks.taking(*parsed.moved) if parsed.moved else nullcontext():
                 await self._marks.note()  # or the next message there would be missed after a kill
                 for event in await self._explained(body, parsed):
                     await self._deliver(event)
-        except StoreUnavailable:
-            self._close_gaps()
+        except BaseException as error:
+            self._said.pop(place, None)
+            if isinstance(error, StoreUnavailable):
+                self._close_gaps()
             raise
+        finally:
+            taking.set()
 
     async def _explained(self, body: Mapping[str, JsonValue], parsed: Parsed) -> Sequence[Inbound]:
         """Return what an event says, with the names that it leaves out, and in the order in which events came."""

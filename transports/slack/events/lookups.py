@@ -79,10 +79,8 @@ class Lookups:
         return found
 
     async def _learn(self, ids: Iterable[str], within_s: float) -> bool:
-        known = ({self._me.user}, self._names, self._files)
-        unknown = [
-            one for one in dict.fromkeys(ids) if one[:1] in ABOUT and not any(one in those for those in known)
-        ]
+        told = dict.fromkeys(one for one in ids if one[:1] in ABOUT and one != self._me.user)
+        unknown = [one for one in told if one not in self._names and one not in self._files]
         if not unknown or anyio.current_time() < self._rest_until:
             return False
         answered: list[str] = []

@@ -14,10 +14,11 @@ from pydantic import JsonValue
 
 from threads.model import Author, Deleted, Edited, Inbound, Incoming, ThreadId
 from transports.base.text import digest
-from transports.slack.api.json_fields import Shape, identifier, is_direct, part, stamp, string
+from transports.slack.api.json_fields import Shape, identifier, is_direct, part, place_of, stamp, string
 from transports.slack.events.message_words import all_words, own_words
 from transports.slack.events.parse_message import (
     NOTHING_KNOWN,
+    SAID,
     Known,
     Me,
     author_of,
@@ -115,6 +116,13 @@ def message_in(body: Mapping[str, JsonValue]) -> Shape:
     return part(event, "message") or event
 
 
+def said_at(event: Shape) -> str:
+    """Return what tells the message that is said in an event from all others; "" for an edit or anything else."""
+    is_said = string(event, "type") in ("message", "app_mention") and string(event, "subtype") in SAID
+    channel, ts = identifier(event, "channel"), stamp(event, "ts")
+    return place_of(channel, ts) if is_said and channel and ts else ""
+
+
 def _message(e: _Event) -> Parsed:
     match string(e.event, "subtype"):
         case "message_changed":
@@ -146,7 +154,7 @@ def _changed(e: _Event) -> Parsed:
         return Parsed(() if e.me.is_author(before) else (Deleted(ts, thread),))
     if author_of(message, e.me) is None or not _reworded(message, before):
         return Parsed()
-    edited = Edited(ts, thread, *text_and_quoted(message, e.me, e.known))
+    edited = Edited(ts, thread, *text_and_quoted(message, own_words(message), e.me, e.known))
     incoming = parse_message(message, e.channel, e.me, e.known, direct=e.direct)
     added = incoming is not None and incoming.via == "mention" and not e.me.is_named_in(own_words(before))
     return Parsed((edited, incoming) if incoming is not None and added and before else (edited,))

@@ -14,6 +14,7 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import starmap
 
 from threads.model import Attachment, Author, Incoming, Spoken, ThreadId, Via
 from threads.store.checksummed_lines import scrub
@@ -123,10 +124,10 @@ def parse_message(
     ts, author = stamp(message, "ts"), author_of(message, me, known)
     if not ts or author is None or message.get("hidden"):
         return None
-    root = root_of(message)
-    if (via := _via(own_words(message), me, direct=direct, reply=root != ts, named=named)) is None:
+    root, raw = root_of(message), own_words(message)
+    if (via := _via(raw, me, direct=direct, reply=root != ts, named=named)) is None:
         return None
-    (text, quoted), files = text_and_quoted(message, me, known), _files(message, known)
+    (text, quoted), files = text_and_quoted(message, raw, me, known), _files(message, known)
     if not (text or quoted or files):
         return None
     return Incoming(
@@ -201,13 +202,13 @@ def author_of(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> Author | 
 def _name_in(message: Shape, known: Known) -> str:
     """Return the author's name; a person of another company brings it along."""
     profile, bot = part(message, "user_profile"), part(message, "bot_profile")
-    names = (
-        known.names.get(identifier(message, "user"), ""),
-        *(string(profile, name) for name in ("display_name", "real_name", "name")),
-        string(message, "username"),
-        string(bot, "name"),
+    brought = (
+        *((profile, name) for name in ("display_name", "real_name", "name")),
+        (message, "username"),
+        (bot, "name"),
     )
-    return scrub(next(filter(None, names), ""))[:LONGEST_NAME]
+    name = known.names.get(identifier(message, "user")) or next(filter(None, starmap(string, brought)), "")
+    return scrub(name)[:LONGEST_NAME]
 
 
 def root_of(message: Shape) -> str:
@@ -215,12 +216,12 @@ def root_of(message: Shape) -> str:
     return stamp(message, "thread_ts") or stamp(message, "ts")
 
 
-def text_and_quoted(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> tuple[str, str]:
-    """Return what its author says, and what others say in it, such as a forward.
+def text_and_quoted(message: Shape, raw: str, me: Me, known: Known = NOTHING_KNOWN) -> tuple[str, str]:
+    """Return what its author says in the *raw* words, and what others say in the message, such as a forward.
 
     The text is without the bot's name at its beginning, unless it is only the name.
     """
-    raw, names = own_words(message), ChainMap(me.names, known.names)
+    names = ChainMap(me.names, known.names)
     rest = re.sub(rf"\A\s*<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s,:]*", "", raw)
     own, others = _quotes(message, me, names)
     text = "\n\n".join(filter(None, (decode(rest, names).strip(), *own)))

@@ -66,7 +66,7 @@ class LiveDraft:
 
     ``handed_over``: the final text went into its messages, so there is nothing to close.
 
-    Events come in by `feed`, calls go out in `run`.
+    Events come in by `feed`, calls go out in `run`. It is due at ``begins_at``, on the clock of `anyio.current_time`.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class LiveDraft:
         self._stream = NativeStream(self._calls, thread, (to, shared.team), links, shared.offer)
         self._changed = anyio.Event()
         self.handed_over = False
+        self.begins_at = anyio.current_time() + (0 if is_direct(thread.channel) else FIRST_AFTER_S)
 
     @property
     def messages(self) -> tuple[DraftMessage, ...]:
@@ -114,14 +115,12 @@ class LiveDraft:
     async def close(self, outcome: Outcome) -> None:
         """End the draft without a final text, as `close_messages` does."""
         if not self.handed_over:
-            self.handed_over = True
-            await self._calls.end()
+            await self.hand_over()
             await close_messages(self._shared.web, self._thread, self._stream.posts, outcome)
 
     async def _show(self) -> None:
         stream = self._stream
         await self._wait_until_due()
-        await anyio.sleep(0 if is_direct(self._thread.channel) else FIRST_AFTER_S)
         self._hide(not self._shared.slots.value)
         async with self._shared.slots:
             self._hide(not self._shared.offer.in_channel(self._thread.channel))

@@ -31,8 +31,6 @@ class DraftCalls:
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run *work*, which makes its calls through here, until it is done or the draft is over."""
-        if self.over:
-            return
         self._finished = anyio.Event()
         try:
             with self._scope:
@@ -43,15 +41,9 @@ class DraftCalls:
     async def end(self) -> None:
         """Make no further call; return when none is being made."""
         self.over = True
-        if not self._calling:
-            self._scope.cancel()
-        if self._finished is None:
-            return
-        with anyio.move_on_after(END_WITHIN_S):
+        self._scope.deadline = anyio.current_time() + (END_WITHIN_S if self._calling else 0)
+        if self._finished:
             await self._finished.wait()
-            return
-        self._scope.cancel()
-        await self._finished.wait()
 
     async def call(self, method: str, channel: str, **arguments: JsonValue) -> Mapping[str, JsonValue]:
         """Make the call when it is its turn. Raises as `WebApi.call`."""

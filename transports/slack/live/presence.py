@@ -23,6 +23,7 @@ Nothing here is urgent: all of it waits behind final texts, and only the newest 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -143,6 +144,7 @@ class Presence(shared.Presence[_Message, LiveDraft]):
         }
         self._suggestions: LatestCalls[str] = LatestCalls(web, PROMPTS)
         self._closing: list[ThreadId] = []
+        self._beginning: deque[LiveDraft] = deque()
         self._renamed: FIFOCache[ThreadId, None] = FIFOCache(MOST_RENAMED)
 
     async def run(self) -> None:
@@ -279,9 +281,23 @@ class Presence(shared.Presence[_Message, LiveDraft]):
                 links = self.links_for(live.thread, message_id, live=False)
                 on_change = partial(self._draft_changed, live, message_id)
                 live.draft = LiveDraft(live.thread, self._drafts, links, to=live.author, on_change=on_change)
-                self.soon(live.draft.run)
+                if is_direct(live.thread.channel):
+                    self.soon(live.draft.run)
+                else:
+                    self._beginning.append(live.draft)
+                    if len(self._beginning) == 1 and not self.soon(self._begin_drafts):
+                        self._beginning.clear()
         if live.draft:
             live.draft.feed(event)
+
+    async def _begin_drafts(self) -> None:
+        """Begin each draft when it is time: most that wait for it are over by then."""
+        while self._beginning:
+            if not (draft := self._beginning[0]).handed_over:
+                await anyio.sleep_until(draft.begins_at)
+            self._beginning.popleft()
+            if not draft.handed_over:
+                self.soon(draft.run)
 
     def _settle(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         live = self._messages.get((thread, message_id))

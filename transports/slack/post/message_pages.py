@@ -56,13 +56,13 @@ def pages(
     parts is always inert: it must be split into the same parts when a post goes on after a crash.
     """
     text = outgoing.text.strip() or "…"
-    links = replace(links, own=frozenset(outgoing.links))
-    shown = split_markdown(text, replace(links, live=False))
-    if len(shown) == 1 and not inert:
-        shown = split_markdown(text, replace(links, live=True))
+    own = frozenset(outgoing.links)
+    shown = split_markdown(text, Links(links.allowed, own=own))
+    if len(shown) == 1 and not inert and "`" in shown[0]:  # a link may have become code
+        shown = split_markdown(text, Links(links.allowed, live=True, own=own))
     posted = shown[:most]
     result = [
-        MessagePage(part, Tag(outgoing.key, number, len(posted)), own=links.own)
+        MessagePage(part, Tag(outgoing.key, number, len(posted)), own=own)
         for number, part in enumerate(posted)
     ]
     if len(posted) < len(shown):
@@ -85,13 +85,11 @@ def _with_note(page: MessagePage, note: str) -> MessagePage:
 def _with_controls(page: MessagePage, outgoing: Outgoing, *, feedback: bool) -> MessagePage:
     below, aside = page.below, page.aside
     if outgoing.choices:
-        below, aside = (
-            (*below, choice_block(outgoing.choices)),
-            _join_lines(aside, _choices_as_text(outgoing.choices)),
-        )
+        below = (*below, choice_block(outgoing.choices))
+        aside = _join_lines(aside, _choices_as_text(outgoing.choices))
     if feedback and outgoing.kind == "reply":
         below = (*below, feedback_block())
-    return replace(page, below=below, aside=aside)
+    return MessagePage(page.markdown, page.tag, below, aside, page.own)
 
 
 def _choices_as_text(choices: Sequence[Choice]) -> str:
