@@ -6,8 +6,6 @@ resource: there each deployment has a path of its own, and OPENAI_API_VERSION na
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, cast
 
 import httpx2
@@ -16,7 +14,7 @@ from anyio.to_thread import run_sync
 from bot.extensions.openai.chat import OpenAIChatModel
 from bot.extensions.openai.model import OpenAIModel
 from bot.extensions.openai.responses import OpenAIResponsesModel
-from bot.llm.adapters.http_client import SharedHttp
+from bot.llm.adapters.http_client import Answer, Post, SharedHttp
 from bot.ports.errors import Unauthorized
 
 SCOPE = "https://cognitiveservices.azure.com/.default"
@@ -32,7 +30,7 @@ class _AzureModel(OpenAIModel):
         super().__init__(*given, **named)
         self.http = cast("SharedHttp", _Signing(self.http, self))
 
-    def _build(self, api_key: str) -> Callable[..., httpx2.Request]:
+    def _build(self, api_key: str) -> Post:
         self._identity: Any = None
         if api_key == self.no_key:
             from azure.identity import DefaultAzureCredential  # noqa: PLC0415
@@ -40,18 +38,20 @@ class _AzureModel(OpenAIModel):
             self._identity = DefaultAzureCredential()
         return super()._build(api_key)
 
-    async def sign(self, request: httpx2.Request) -> None:
+    async def signed(self, post: Post) -> Post:
         """Add the key or the token. Raises `Unauthorized` if nobody gives one."""
-        given = request.headers.pop("authorization", "").removeprefix("Bearer ")
+        headers = httpx2.Headers(post.headers)
+        given = headers.pop("authorization", "").removeprefix("Bearer ")
         if self._identity is None:
-            request.headers.setdefault("api-key", given)
-            return
-        request.headers.pop("api-key", None)
+            headers.setdefault("api-key", given)
+            return post._replace(headers=headers)
+        headers.pop("api-key", None)
         try:
             token = await run_sync(self._identity.get_token, SCOPE, abandon_on_cancel=True)
         except Exception as error:
             raise Unauthorized(f"no token of Entra ID: {error}") from error
-        request.headers["authorization"] = f"Bearer {token.token}"
+        headers["authorization"] = f"Bearer {token.token}"
+        return post._replace(headers=headers)
 
 
 class AzureResponsesModel(_AzureModel, OpenAIResponsesModel):
@@ -69,10 +69,9 @@ class AzureChatModel(_AzureModel, OpenAIChatModel):
         self._query = client.default_query
         return client
 
-    def _build(self, api_key: str) -> Callable[..., httpx2.Request]:
-        make = cast("partial[httpx2.Request]", super()._build(api_key))
-        method, address = make.args
-        return partial(make.func, method, address.copy_merge_params(self._query), **make.keywords)
+    def _build(self, api_key: str) -> Post:
+        post = super()._build(api_key)
+        return post._replace(url=str(httpx2.URL(post.url).copy_merge_params(self._query)))
 
 
 class _Signing:
@@ -84,6 +83,5 @@ class _Signing:
     def __call__(self) -> httpx2.AsyncClient:
         return self._http()
 
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
-        await self._model.sign(request)
-        return await self._http.send(request)
+    async def send(self, post: Post) -> Answer:
+        return await self._http.send(await self._model.signed(post))
