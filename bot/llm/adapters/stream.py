@@ -167,7 +167,7 @@ class _UsageCounter:
     def send(self) -> None:
         self.sent_at = self.since = anyio.current_time()
 
-    def take(self, content: Content | None, usage: Usage, *, plain: bool) -> None:
+    def take(self, content: Content | None, usage: Usage, now: float, *, plain: bool) -> None:
         """Add the content of an event; *plain* is text that continues text."""
         self.began = True
         match content:
@@ -177,7 +177,6 @@ class _UsageCounter:
             case HiddenContent(length) | Restart(_, length):
                 self.length += length
         if content is not None:
-            now = anyio.current_time()
             self.plain_s += now - self.since if plain else 0
             self.since = now
         self.tell(usage)
@@ -185,7 +184,7 @@ class _UsageCounter:
             raise OutputInvalid(f"given up: the answer is longer than {MAX_CONTENT} characters")
 
     def tell(self, usage: Usage) -> None:
-        if usage != self.usage:
+        if usage is not self.usage and usage != self.usage:
             self.usage = usage
             self.meter(usage)
 
@@ -308,9 +307,10 @@ class Call:
     def _contents(self, events: Iterable[JsonEvent], count: _UsageCounter) -> list[Content]:
         """Return what the events of a piece say, adjacent texts as one."""
         said: list[Content] = []
+        now = anyio.current_time()
         for event in events:
             wrote_text, content = self.reader.writing, self.reader.feed(event)
-            count.take(content, self.reader.usage, plain=wrote_text and isinstance(content, str))
+            count.take(content, self.reader.usage, now, plain=wrote_text and isinstance(content, str))
             if isinstance(content, str) and said and isinstance(said[-1], str):
                 said[-1] += content
             elif content is not None:
