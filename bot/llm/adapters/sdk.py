@@ -127,16 +127,9 @@ class SdkModel(SdkClient):
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`."""
         to = await self._open_client()  # before the clock of the call starts
-        call = Call(
-            self.provider,
-            self.model,
-            partial(self._open_events, to, request),
-            self.reader(self.name),
-            self.timeouts,
-            request.max_tokens,
-            self.now,
-            request.meter,
-        )
+        opened, reader = partial(self._open_events, to, request), self.reader(self.name)
+        limits = self.timeouts, request.max_tokens
+        call = Call(self.provider, self.model, opened, reader, *limits, self.now, request.meter)
         return await call.answer(on_event)
 
     def _build(self, api_key: str) -> Post:
