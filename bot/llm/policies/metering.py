@@ -98,7 +98,7 @@ class MeteredModel(ModelWrapper):
         """Charge a call; *prompt* and *longest* are the tokens to charge if they were not counted."""
         usage = usage or Usage()
         if usage.prompt:
-            cost = rate and rate(replace(usage, output=longest))
+            cost = rate and rate(usage if usage.output == longest else replace(usage, output=longest))
         else:
             cost = rate and most(rate, prompt, longest)
             usage = replace(usage, input=prompt)
