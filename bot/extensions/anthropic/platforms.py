@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import httpx2
 from anyio.from_thread import run
 
 from bot.extensions.anthropic.messages import AnthropicModel
-from bot.llm.adapters.http_client import Answer, Post, SharedHttp
+from bot.llm.adapters.http_client import Answer, Post
 from bot.ports.errors import Unauthorized
 from bot.ports.model import Request
 
@@ -25,10 +25,6 @@ class PlatformModel(AnthropicModel):
 
     no_key = "-"
     _sdk: Any
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.http = cast("SharedHttp", _Signing(self.http, self))
 
     def _build(self, api_key: str) -> Post:
         from anthropic._models import FinalRequestOptions  # noqa: PLC0415
@@ -55,12 +51,13 @@ class PlatformModel(AnthropicModel):
     def _open(self, token: str | None, settings: dict[str, Any]) -> Any:
         """Return the SDK's client."""
 
-    async def signed(self, post: Post) -> Post:
-        """Add what shows who asks. Raises `Unauthorized`."""
+    async def _send(self, post: Post) -> Answer:
+        """Add what shows who asks first. Raises `Unauthorized`."""
         request = httpx2.Request("POST", post.url, headers=post.headers, content=post.body)
         with self._typed():
             await self._sdk._prepare_request(request)  # noqa: SLF001 - as above
-        return post._replace(url=str(request.url), headers=request.headers)
+        answer = await super()._send(post._replace(url=str(request.url), headers=request.headers))
+        return answer if answer.status >= 300 else self._read(answer)
 
     @contextmanager
     def _typed(self) -> Iterator[None]:
@@ -70,7 +67,7 @@ class PlatformModel(AnthropicModel):
         except Exception as error:
             raise Unauthorized(f"{self.provider}: {error}") from error
 
-    def read(self, answer: Answer) -> Answer:
+    def _read(self, answer: Answer) -> Answer:
         """Return the response as events of the API."""
         return answer
 
@@ -96,7 +93,7 @@ class BedrockModel(PlatformModel):
         get_response_stream_shape()  # reads a large file, here and not between two events
         return AsyncAnthropicBedrock(**settings, api_key=token)
 
-    def read(self, answer: Answer) -> Answer:
+    def _read(self, answer: Answer) -> Answer:
         return Answer(200, {"content-type": "text/event-stream"}, _Events(answer.body))
 
 
@@ -114,17 +111,3 @@ class _Events(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._frames.aclose()
-
-
-class _Signing:
-    """The client of all providers, whose requests are signed before they go out."""
-
-    def __init__(self, http: SharedHttp, model: PlatformModel) -> None:
-        self._http, self._model = http, model
-
-    def __call__(self) -> httpx2.AsyncClient:
-        return self._http()
-
-    async def send(self, post: Post) -> Answer:
-        answer = await self._http.send(await self._model.signed(post))
-        return answer if answer.status >= 300 else self._model.read(answer)

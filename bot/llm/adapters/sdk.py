@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +21,7 @@ from bot.config.params import merge
 from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.http_client import Answer, Post, SharedHttp
 from bot.llm.adapters.sse import EventDecoder, JsonEvent
-from bot.llm.adapters.stream import Call, Reader, typed_errors
+from bot.llm.adapters.stream import Call, Pieces, Reader, typed_errors
 from bot.llm.adapters.wire_form import in_forms
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import Unauthorized
@@ -145,17 +145,18 @@ class SdkModel(SdkClient):
         return Post(url, headers, b"", {"timeout": client.timeout.as_dict()})
 
     @asynccontextmanager
-    async def _open_events(
-        self, to: Post, request: Request
-    ) -> AsyncIterator[AsyncIterable[Iterable[JsonEvent]]]:
+    async def _open_events(self, to: Post, request: Request) -> AsyncIterator[Pieces]:
         """Open the events as plain JSON."""
         body = in_forms(self._body_with_params(request), request.forms)
         said = to_json(body, inf_nan_mode="null")  # JSON has neither of them
-        answer = await self.http.send(to._replace(body=said))
+        answer = await self._send(to._replace(body=said))
         async with aclosing(answer.body):
             if answer.status >= 300:
                 raise failure_of(await _fault_of(answer), self.now() if self.now else None)
             yield _events(answer)
+
+    async def _send(self, post: Post) -> Answer:
+        return await self.http.send(post)
 
     def _body_with_params(self, request: Request) -> dict[str, object]:
         return merge(self.params, self._body(request))

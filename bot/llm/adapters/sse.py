@@ -176,7 +176,7 @@ class EventDecoder:
             event.setdefault("type", self._name.decode(errors="replace"))
         if fault := _fault_in(event, self._headers):
             raise failure_of(fault)
-        if self._documents and not _ANSWER & event.keys():
+        if self._documents and _ANSWER.isdisjoint(event):
             raise self._unreadable()
         return event
 
@@ -198,7 +198,7 @@ def _fault_in(event: JsonEvent, headers: Mapping[str, str]) -> Fault | None:
     if not told and isinstance(base, dict) and base.get("status_code"):
         told = base
     named = event.get("object") == "error" or event.get("type") == "error"
-    wordless = _ANSWER & event.keys() or not any(event.get(word) for word in _WORDS)
+    wordless = not _ANSWER.isdisjoint(event) or not any(event.get(word) for word in _WORDS)
     if not told and not named and wordless:
         return None
     words = told if isinstance(told, dict) else event

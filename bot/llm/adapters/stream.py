@@ -140,8 +140,11 @@ class Reader(ABC):
         """Return the complete answer; raises `ProviderError` if the last event is missing."""
 
 
-Open = Callable[[], AbstractAsyncContextManager[AsyncIterable[Iterable["JsonEvent"]]]]
-"""Sends the request and opens its events: for each piece that comes over the network those that end in it."""
+Pieces = AsyncIterable[Iterable["JsonEvent"]]
+"""The events of an answer: for each piece that comes over the network those that end in it."""
+
+Open = Callable[[], AbstractAsyncContextManager[Pieces]]
+"""Sends the request and opens its events."""
 
 
 @dataclass(slots=True)
@@ -302,7 +305,8 @@ class Call:
                         count.since = anyio.current_time()
                         listened = count.since - shown_at
                         end += listened if listened > LISTENING else 0
-                    scope.deadline = min(end, latest, anyio.current_time() + self._patience())
+                    now = count.since if said else anyio.current_time()
+                    scope.deadline = min(end, latest, now + self._patience())
 
     def _contents(self, events: Iterable[JsonEvent], count: _UsageCounter) -> list[Content]:
         """Return what the events of a piece say, adjacent texts as one."""
@@ -323,22 +327,18 @@ class Call:
             return CLOSING_S if self.reader.usage.output else AFTERWORD_S
         return self.timeouts.idle if self.reader.writing else self.timeouts.first_content
 
-    async def _to_the_end(
-        self, pieces: AsyncIterable[Iterable[JsonEvent]]
-    ) -> AsyncIterator[Iterable[JsonEvent]]:
-        with self._once_told_whole():
+    async def _to_the_end(self, pieces: Pieces) -> AsyncIterator[Iterable[JsonEvent]]:
+        """Yield the pieces. After the end was told, a failure is no failure of the answer."""
+        try:
             async for piece in pieces:
                 yield self._of_piece(piece)
+        except Exception:
+            if not self.reader.told_end:
+                raise
 
     def _of_piece(self, piece: Iterable[JsonEvent]) -> Iterator[JsonEvent]:
-        with self._once_told_whole():
-            yield from piece
-
-    @contextmanager
-    def _once_told_whole(self) -> Iterator[None]:
-        """After the end was told, a failure is no failure of the answer."""
         try:
-            yield
+            yield from piece
         except Exception:
             if not self.reader.told_end:
                 raise
