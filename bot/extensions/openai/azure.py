@@ -62,7 +62,7 @@ class AzureChatModel(_AzureModel, OpenAIChatModel):
 
         address = settings.pop("base_url")
         client = AsyncAzureOpenAI(**settings, azure_endpoint=address, azure_deployment=self.model)
-        self._query = client.default_query
+        self._query: Any = client.default_query
         return client
 
     def _build(self, api_key: str) -> Post:

@@ -46,9 +46,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(None, wait["pool"], wait["read"], wait["connect"]),
         )
-        headers = {
-            name.decode("latin-1").lower(): said.decode("latin-1") for name, said in response.raw_headers
-        }
+        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.raw_headers}
         label = headers.pop("content-encoding", "")
         body = Bounded(response.content.iter_any(), response.release, response.status, label)
         return Answer(response.status, headers, body)

@@ -20,6 +20,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from pydantic_core import from_json
+
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import UnreadableAnswer
 
@@ -126,7 +128,7 @@ class EventDecoder:
         """Hold a line of a document; the first one may be a document itself, and then so are the others."""
         if not self._data and line.strip():
             try:
-                document = json.loads(line)
+                document = _read(line)
             except ValueError:
                 pass
             else:
@@ -144,7 +146,7 @@ class EventDecoder:
             self._data.append(value)
         elif value and value != b"null":
             try:
-                event = json.loads(value)
+                event = _read(value)
             except ValueError:
                 self._data.append(value)
             else:
@@ -154,13 +156,13 @@ class EventDecoder:
     def _document(self, text: bytes) -> JsonEvent:
         self._documents = 1
         try:
-            return self._checked(json.loads(text))
+            return self._checked(_read(text))
         except ValueError as error:
             raise self._unreadable() from error
 
     def _event(self, data: bytes) -> JsonEvent:
         try:
-            return self._checked(json.loads(data))
+            return self._checked(_read(data))
         except ValueError:
             if self._name != b"error":
                 raise
@@ -183,6 +185,14 @@ class EventDecoder:
     def _unreadable(self) -> UnreadableAnswer:
         kind = self._headers.get("content-type", "no type")
         return UnreadableAnswer(f"status 200 with {kind} in place of an answer: {self._head!r}")
+
+
+def _read(text: bytes) -> Any:
+    """Return JSON; raises ValueError. The fast parser does not take all of it, such as half a surrogate pair."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return json.loads(text)
 
 
 def _fault_in(event: JsonEvent, headers: Mapping[str, str]) -> Fault | None:

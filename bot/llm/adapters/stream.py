@@ -167,9 +167,6 @@ class _UsageCounter:
     since: float = 0
     usage: Usage | None = None
 
-    def send(self) -> None:
-        self.sent_at = self.since = anyio.current_time()
-
     def take(self, content: Content | None, usage: Usage, now: float, *, plain: bool) -> None:
         """Add the content of an event; *plain* is text that continues text."""
         self.began = True
@@ -276,20 +273,19 @@ class Call:
             async with aclosing(self._deltas(scope, count)) as deltas:
                 async for delta in deltas:
                     await on_event(delta)
-        if self.reader.told_end or not scope.cancelled_caught:
-            count.over = True
-            with typed_errors(self.provider, self.model, self.now):
-                return self.reader.finish()
         with typed_errors(self.provider, self.model, self.now):
+            if self.reader.told_end or not scope.cancelled_caught:
+                count.over = True
+                return self.reader.finish()
             waited = anyio.current_time() - began
             raise ModelTimeout(f"no content for too long, given up after {waited:.1f} s")
 
     async def _deltas(
         self, scope: anyio.CancelScope, count: _UsageCounter
     ) -> AsyncGenerator[TextDelta | ThinkingDelta | TextReset, None]:
-        end = anyio.current_time() + self.timeouts.total
+        count.sent_at = count.since = anyio.current_time()
+        end = count.since + self.timeouts.total
         with typed_errors(self.provider, self.model, self.now):
-            count.send()
             async with self.open() as pieces:
                 count.answered = True
                 async for events in self._to_the_end(pieces):
