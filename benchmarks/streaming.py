@@ -23,7 +23,7 @@ from benchmarks.child import ask, serving
 from benchmarks.figures import Conditions, Figure
 from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.adapters.sdk import SdkModel
+from bot.llm.adapters.sdk import SdkClient, SdkModel
 from bot.ports.model import Request
 from tests.fakes import anthropic, openai
 from threads.model import Message, Text, TurnEvent
@@ -178,7 +178,7 @@ def _raw(wire: str, model: SdkModel) -> Reads:
     """Read with nothing but the SDK, as its manual says."""
 
     async def opened() -> AbstractAsyncContextManager[AsyncIterable[object]]:
-        (client, _), text = await model._client("k"), "Count."
+        client, text = SdkClient._build(model, "k"), "Count."
         stream: AbstractAsyncContextManager[AsyncIterable[object]]
         if wire == "responses":
             stream = await client.responses.create(model="m", input=text, stream=True)

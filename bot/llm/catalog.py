@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from operator import mul
 from threading import Lock
 from types import MappingProxyType
@@ -212,6 +212,7 @@ def _sound(usage: Usage) -> Usage:
     )
 
 
+@lru_cache(MOST_LISTED)
 def _find_model(provider: str, model: str) -> Listed | None:
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415  # a quarter of a second
 

@@ -37,7 +37,10 @@ class ServerTraits:
     def of(cls, name: str, settings: Settings, learned: LearnedServers) -> ServerTraits:
         """Return those of the model *name*, ``provider/model``."""
         kind, _, model = name.partition("/")
-        provider, facts = settings.providers.get(kind, Provider()), settings.models.get(name, ModelFacts())
+        provider, facts = (
+            settings.providers.get(kind) or Provider(),
+            settings.models.get(name) or ModelFacts(),
+        )
         given = {part: "sent" for part, has in {"tools": facts.tools, "images": facts.vision}.items() if has}
         address = (provider.base_url or provider.kind).rstrip("/")
         return cls(learned, f"{address} {model}", given | provider.forms, facts.context_window)

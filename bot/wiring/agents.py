@@ -64,9 +64,10 @@ class Agents:
         """Answer a turn, with the settings that hold where it began."""
         if answer := await self.tool_set.prepare(turn):
             return answer
-        schema = self.schema_of(turn.incoming) if self.schema_of else None
         agent = await self.usual(turn.incoming)
-        return await replace(agent, empty=replace(agent.empty, output_schema=schema)).run(turn)
+        if self.schema_of and (schema := self.schema_of(turn.incoming)) is not None:
+            agent = replace(agent, empty=replace(agent.empty, output_schema=schema))
+        return await agent.run(turn)
 
     async def agent_for(self, effective: Effective, tools: Collection[str] | None = None) -> Agent:
         """Return the agent for these settings, of the *tools* with these names only if they are given.

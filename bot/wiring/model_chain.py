@@ -201,7 +201,7 @@ class ModelChain:
         """See `bot.host.extension.PlaceModels`."""
         account, thread = await self._account(turn), turn.incoming.thread
         model, unavailable = self._over_keys(name, partial(metered, account), account, lambda _: 0, thread)
-        return self._budgeted([Candidate(partial(self._info, name), model, unavailable)], account, turn)
+        return self._budgeted([Candidate(name, partial(self._info, name), model, unavailable)], account, turn)
 
     async def _account(self, turn: Turn) -> Account:
         """Return who pays for a turn. One that goes on after a restart begins with what it has spent."""
@@ -210,23 +210,17 @@ class ModelChain:
         return await accounts.open(*ids) if turn.attempt > 1 else accounts.account(*ids)
 
     def _budgeted(self, answering: Sequence[Candidate], account: Account, turn: Turn) -> BudgetedModel:
-        asker = turn.incoming.author.id
+        asker, decided = turn.incoming.author.id, partial(self._decided, turn)
         failover = Failover(
             answering,
             turn,
             acknowledge=self._settings.failover.acknowledge,
             may_answer=lambda who: who == asker or self._is_admin(who),
             size=request_size,
-            record_decision=partial(self._decided, turn),
+            record_decision=decided,
         )
-        return BudgetedModel(
-            failover,
-            account,
-            turn,
-            self._may_grant(asker),
-            partial(self._on_grant, turn),
-            partial(self._decided, turn),
-        )
+        on_grant = partial(self._on_grant, turn)
+        return BudgetedModel(failover, account, turn, self._may_grant(asker), on_grant, decided)
 
     def is_chosen(self, thread: ThreadId) -> bool:
         """Return whether the people of a thread chose its model."""
@@ -362,7 +356,7 @@ class ModelChain:
         model, unavailable = self._over_keys(name, metered, account, size, thread)
         learning = LearningModel(model, server, partial(self._effort, info, thread), turn.note)
         asked = WrittenCallsModel(AnswerRoomModel(learning, server, request_size))
-        return Candidate(partial(server.known, info), asked, unavailable)
+        return Candidate(name, partial(server.known, info), asked, unavailable)
 
     def _over_keys(
         self,

@@ -7,16 +7,15 @@ else is as at Anthropic. Without ``api_key`` the platform's own credentials coun
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import httpx2
 from anyio.from_thread import run
 
 from bot.extensions.anthropic.messages import AnthropicModel
-from bot.llm.adapters.http_client import SharedHttp
+from bot.llm.adapters.http_client import Answer, Post
 from bot.ports.errors import Unauthorized
 from bot.ports.model import Request
 
@@ -27,20 +26,16 @@ class PlatformModel(AnthropicModel):
     no_key = "-"
     _sdk: Any
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.http = cast("SharedHttp", _Signing(self.http, self))
-
-    def _build(self, api_key: str) -> Callable[..., httpx2.Request]:
+    def _build(self, api_key: str) -> Post:
         from anthropic._models import FinalRequestOptions  # noqa: PLC0415
 
-        make = cast("partial[httpx2.Request]", super()._build(api_key))
+        post = super()._build(api_key)
         body = {"model": self.model, "stream": True}
         asked = FinalRequestOptions.construct(method="post", url="/v1/messages", json_data=body)
         told = run(self._sdk._prepare_options, asked)  # noqa: SLF001 - the SDK tells nobody else
         self._added = {name: value for name, value in told.json_data.items() if name not in body}
         self._without = body.keys() - told.json_data.keys()
-        return partial(make.func, "POST", f"{str(self._sdk.base_url).rstrip('/')}{told.url}", **make.keywords)
+        return post._replace(url=f"{str(self._sdk.base_url).rstrip('/')}{told.url}")
 
     def _body_with_params(self, request: Request) -> dict[str, object]:
         body = super()._body_with_params(request)
@@ -56,10 +51,13 @@ class PlatformModel(AnthropicModel):
     def _open(self, token: str | None, settings: dict[str, Any]) -> Any:
         """Return the SDK's client."""
 
-    async def sign(self, request: httpx2.Request) -> None:
-        """Add what shows who asks. Raises `Unauthorized`."""
+    async def _send(self, post: Post) -> Answer:
+        """Add what shows who asks first. Raises `Unauthorized`."""
+        request = httpx2.Request("POST", post.url, headers=post.headers, content=post.body)
         with self._typed():
             await self._sdk._prepare_request(request)  # noqa: SLF001 - as above
+        answer = await super()._send(post._replace(url=str(request.url), headers=request.headers))
+        return answer if answer.status >= 300 else self._read(answer)
 
     @contextmanager
     def _typed(self) -> Iterator[None]:
@@ -69,9 +67,9 @@ class PlatformModel(AnthropicModel):
         except Exception as error:
             raise Unauthorized(f"{self.provider}: {error}") from error
 
-    def read(self, response: httpx2.Response) -> httpx2.Response:
+    def _read(self, answer: Answer) -> Answer:
         """Return the response as events of the API."""
-        return response
+        return answer
 
 
 class VertexModel(PlatformModel):
@@ -95,36 +93,21 @@ class BedrockModel(PlatformModel):
         get_response_stream_shape()  # reads a large file, here and not between two events
         return AsyncAnthropicBedrock(**settings, api_key=token)
 
-    def read(self, response: httpx2.Response) -> httpx2.Response:
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=_Events(response))
+    def _read(self, answer: Answer) -> Answer:
+        return Answer(200, {"content-type": "text/event-stream"}, _Events(answer.body))
 
 
 class _Events(httpx2.AsyncByteStream):
     """The frames of an AWS event stream as server-sent events."""
 
-    def __init__(self, response: httpx2.Response) -> None:
-        self._response = response
+    def __init__(self, frames: httpx2.AsyncByteStream) -> None:
+        self._frames = frames
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         from anthropic.lib.bedrock._stream_decoder import AWSEventStreamDecoder  # noqa: PLC0415
 
-        async for event in AWSEventStreamDecoder().aiter_bytes(self._response.aiter_raw()):
+        async for event in AWSEventStreamDecoder().aiter_bytes(aiter(self._frames)):
             yield f"event: {event.event}\ndata: {' '.join(event.data.splitlines())}\n\n".encode()
 
     async def aclose(self) -> None:
-        await self._response.aclose()
-
-
-class _Signing:
-    """The client of all providers, whose requests are signed before they go out."""
-
-    def __init__(self, http: SharedHttp, model: PlatformModel) -> None:
-        self._http, self._model = http, model
-
-    def __call__(self) -> httpx2.AsyncClient:
-        return self._http()
-
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
-        await self._model.sign(request)
-        response = await self._http.send(request)
-        return self._model.read(response) if response.is_success else response
+        await self._frames.aclose()

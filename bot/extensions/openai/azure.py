@@ -6,9 +6,7 @@ resource: there each deployment has a path of its own, and OPENAI_API_VERSION na
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import httpx2
 from anyio.to_thread import run_sync
@@ -16,7 +14,7 @@ from anyio.to_thread import run_sync
 from bot.extensions.openai.chat import OpenAIChatModel
 from bot.extensions.openai.model import OpenAIModel
 from bot.extensions.openai.responses import OpenAIResponsesModel
-from bot.llm.adapters.http_client import SharedHttp
+from bot.llm.adapters.http_client import Answer, Post
 from bot.ports.errors import Unauthorized
 
 SCOPE = "https://cognitiveservices.azure.com/.default"
@@ -28,11 +26,7 @@ class _AzureModel(OpenAIModel):
 
     no_key = "-"
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.http = cast("SharedHttp", _Signing(self.http, self))
-
-    def _build(self, api_key: str) -> Callable[..., httpx2.Request]:
+    def _build(self, api_key: str) -> Post:
         self._identity: Any = None
         if api_key == self.no_key:
             from azure.identity import DefaultAzureCredential  # noqa: PLC0415
@@ -40,18 +34,20 @@ class _AzureModel(OpenAIModel):
             self._identity = DefaultAzureCredential()
         return super()._build(api_key)
 
-    async def sign(self, request: httpx2.Request) -> None:
-        """Add the key or the token. Raises `Unauthorized` if nobody gives one."""
-        given = request.headers.pop("authorization", "").removeprefix("Bearer ")
+    async def _send(self, post: Post) -> Answer:
+        """Add the key or the token first. Raises `Unauthorized` if nobody gives one."""
+        headers = httpx2.Headers(post.headers)
+        given = headers.pop("authorization", "").removeprefix("Bearer ")
         if self._identity is None:
-            request.headers.setdefault("api-key", given)
-            return
-        request.headers.pop("api-key", None)
-        try:
-            token = await run_sync(self._identity.get_token, SCOPE, abandon_on_cancel=True)
-        except Exception as error:
-            raise Unauthorized(f"no token of Entra ID: {error}") from error
-        request.headers["authorization"] = f"Bearer {token.token}"
+            headers.setdefault("api-key", given)
+        else:
+            headers.pop("api-key", None)
+            try:
+                token = await run_sync(self._identity.get_token, SCOPE, abandon_on_cancel=True)
+            except Exception as error:
+                raise Unauthorized(f"no token of Entra ID: {error}") from error
+            headers["authorization"] = f"Bearer {token.token}"
+        return await super()._send(post._replace(headers=headers))
 
 
 class AzureResponsesModel(_AzureModel, OpenAIResponsesModel):
@@ -66,24 +62,9 @@ class AzureChatModel(_AzureModel, OpenAIChatModel):
 
         address = settings.pop("base_url")
         client = AsyncAzureOpenAI(**settings, azure_endpoint=address, azure_deployment=self.model)
-        self._query = client.default_query
+        self._query: Any = client.default_query
         return client
 
-    def _build(self, api_key: str) -> Callable[..., httpx2.Request]:
-        make = cast("partial[httpx2.Request]", super()._build(api_key))
-        method, address = make.args
-        return partial(make.func, method, address.copy_merge_params(self._query), **make.keywords)
-
-
-class _Signing:
-    """The client of all providers, whose requests are signed before they go out."""
-
-    def __init__(self, http: SharedHttp, model: _AzureModel) -> None:
-        self._http, self._model = http, model
-
-    def __call__(self) -> httpx2.AsyncClient:
-        return self._http()
-
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
-        await self._model.sign(request)
-        return await self._http.send(request)
+    def _build(self, api_key: str) -> Post:
+        post = super()._build(api_key)
+        return post._replace(url=str(httpx2.URL(post.url).copy_merge_params(self._query)))

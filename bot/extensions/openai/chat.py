@@ -284,8 +284,9 @@ def _text_of(content: object) -> str:
 
 def _joined(parts: object, name: str) -> str:
     """Return the texts under *name* in a list of parts; each may be parts again."""
-    found = parts if isinstance(parts, list) else []
-    return "".join(_text_of(piece.get(name)) for piece in found if isinstance(piece, dict))
+    if not isinstance(parts, list):
+        return ""
+    return "".join(_text_of(piece.get(name)) for piece in parts if isinstance(piece, dict))
 
 
 class OpenAIChatModel(OpenAIModel):

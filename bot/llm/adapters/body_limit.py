@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 
 import httpx2
 
@@ -42,8 +42,8 @@ async def bound(response: httpx2.Response) -> None:
     stream = response.stream
     if isinstance(stream, httpx2.AsyncByteStream):
         # Without the label httpx2 leaves the body alone. It may be untrue: gateways unpack a body and keep the label.
-        label = response.headers.pop("content-encoding", "identity").strip().lower()
-        response.stream = _Bounded(stream, response, label)
+        label = response.headers.pop("content-encoding", "")
+        response.stream = Bounded(stream, stream.aclose, response.status_code, label)
 
 
 async def _unpacked(pieces: AsyncIterable[bytes], label: str) -> AsyncIterator[bytes]:
@@ -87,14 +87,16 @@ def _packed_as(head: bytes, label: str) -> zlib._Decompress | None:
     return None
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, response: httpx2.Response, label: str) -> None:
-        self._stream = stream
-        self._response = response
-        self._label = label
+class Bounded(httpx2.AsyncByteStream):
+    """The body of a response with this status; *label* says how it is compressed, a blank that it is not."""
+
+    def __init__(
+        self, pieces: AsyncIterable[bytes], close: Callable[[], Awaitable[None]], status: int, label: str
+    ) -> None:
+        self._raw, self._close, self._status, self._label = pieces, close, status, label.strip().lower()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        failed = self._response.status_code >= 300
+        failed = self._status >= 300
         try:
             async for piece in self._pieces(failed):
                 yield piece
@@ -106,7 +108,7 @@ class _Bounded(httpx2.AsyncByteStream):
     async def _pieces(self, failed: bool) -> AsyncIterator[bytes]:
         size = event = 0
         end = b""
-        async for piece in _unpacked(self._stream, self._label):
+        async for piece in _unpacked(self._raw, self._label):
             if not size:
                 piece = piece.removeprefix(BOM_UTF8)  # noqa: PLW2901 - The SDKs would take it for a field's name.
             size += len(piece)
@@ -124,4 +126,4 @@ class _Bounded(httpx2.AsyncByteStream):
             yield piece
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        await self._close()

@@ -8,8 +8,9 @@ the text of a chat goes to the configured host only. `body_limit` limits every b
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.request import getproxies
 
 import anyio
@@ -21,6 +22,23 @@ if TYPE_CHECKING:
 
 CLOSE_WITHIN_S = 5.0
 LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+
+
+class Post(NamedTuple):
+    """A body, and where to post it; ``extensions`` are those of httpx2, with the timeouts."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    extensions: Mapping[str, Any]
+
+
+class Answer(NamedTuple):
+    """A response. The names of its headers are lower case, and its body is still to be read and closed."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: httpx2.AsyncByteStream
 
 
 class SharedHttp:
@@ -37,21 +55,18 @@ class SharedHttp:
                 self._client, self._direct = open_http(self._ca_file)
             return self._client
 
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the response to a request; its body is still to be read, and it is to be closed.
-
-        Where there is no proxy the client is left out: what it does for each request, such as cookies and redirects,
-        is of no use here.
-        """
+    async def send(self, post: Post) -> Answer:
+        """Return the response. Where there is no proxy the client is left out: all that it does costs time."""
         client = self()
-        if self._direct is None:
-            return await client.send(request, stream=True)
+        if self._direct is not None:
+            return await self._direct.send(post)
 
-        from bot.llm.adapters.body_limit import bound  # noqa: PLC0415
+        import httpx2  # noqa: PLC0415
 
-        response = await self._direct.handle_async_request(request)
-        await bound(response)
-        return response
+        url, headers, body, extensions = post
+        request = httpx2.Request("POST", url, headers=headers, content=body, extensions=dict(extensions))
+        response = await client.send(request, stream=True)
+        return Answer(response.status_code, response.headers, cast("httpx2.AsyncByteStream", response.stream))
 
     async def aclose(self) -> None:
         """Close all connections; a later call makes a new client."""
@@ -83,7 +98,7 @@ def open_http(ca_file: Path | None) -> tuple[httpx2.AsyncClient, AiohttpTranspor
         timeout=httpx2.Timeout(600, connect=5, read=300, write=30, pool=10),
         follow_redirects=False,
         headers={"accept-encoding": "identity"},
-        event_hooks={"response": [bound]},
+        event_hooks={"response": [] if direct else [bound]},
         mounts=dict.fromkeys(LOOPBACK),
     )
     return client, direct

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import anyio
 from anyio.to_thread import run_sync
@@ -19,17 +19,14 @@ from pydantic_core import to_json
 
 from bot.config.params import merge
 from bot.config.settings import StreamTimeouts
-from bot.llm.adapters.http_client import SharedHttp
+from bot.llm.adapters.http_client import Answer, Post, SharedHttp
 from bot.llm.adapters.sse import EventDecoder, JsonEvent
-from bot.llm.adapters.stream import Call, Reader, typed_errors
+from bot.llm.adapters.stream import Call, Pieces, Reader, typed_errors
 from bot.llm.adapters.wire_form import in_forms
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import Unauthorized
 from bot.ports.model import Completion, Request
 from threads.model import OnEvent
-
-if TYPE_CHECKING:
-    import httpx2
 
 
 @contextmanager
@@ -70,7 +67,7 @@ class SdkClient(ABC):
     vision: bool = True
     params: Mapping[str, JsonValue] = field(default_factory=dict)
     _lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
-    _built: tuple[str, Any] | None = field(default=None, init=False)
+    _built: tuple[str | None, Any] = field(default=(None, None), init=False)
 
     @property
     def name(self) -> str:
@@ -81,8 +78,14 @@ class SdkClient(ABC):
         await self._open_client()
 
     async def _open_client(self) -> Any:
-        """Return the SDK's client for the present key. Raises `ProviderError`."""
+        """Return the SDK's client, made in a worker thread at first use and for each new key.
+
+        Importing an SDK takes a second or more, and the event loop must go on serving all other threads. Raises
+        `ProviderError`.
+        """
         api_key = (self.api_key() or self.no_key).strip()
+        if api_key == self._built[0]:
+            return self._built[1]
         if not api_key or not api_key.isascii() or not api_key.isprintable():
             # A later error would have the whole header, and so the key, in its text.
             raise Unauthorized(
@@ -90,18 +93,11 @@ class SdkClient(ABC):
             )
 
         with typed_errors(self.provider, self.model, self.now):
-            return await self._client(api_key)
-
-    async def _client(self, api_key: str) -> Any:
-        """Return the SDK's client, made in a worker thread at first use and for each new key.
-
-        Importing an SDK takes a second or more, and the event loop must go on serving all other threads.
-        """
-        async with self._lock:
-            if self._built is None or self._built[0] != api_key:
-                with _no_collections():
-                    self._built = (api_key, await run_sync(self._build, api_key, abandon_on_cancel=True))
-            return self._built[1]
+            async with self._lock:
+                if self._built[0] != api_key:
+                    with _no_collections():
+                        self._built = (api_key, await run_sync(self._build, api_key, abandon_on_cancel=True))
+                return self._built[1]
 
     def _build(self, api_key: str) -> Any:
         import httpx2  # noqa: PLC0415
@@ -130,49 +126,37 @@ class SdkModel(SdkClient):
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`."""
-        make = await self._open_client()  # before the clock of the call starts
-        call = Call(
-            self.provider,
-            self.model,
-            partial(self._open_events, make, request),
-            self.reader(self.name),
-            self.timeouts,
-            request.max_tokens,
-            self.now,
-            request.meter,
-        )
+        to = await self._open_client()  # before the clock of the call starts
+        opened, reader = partial(self._open_events, to, request), self.reader(self.name)
+        limits = self.timeouts, request.max_tokens
+        call = Call(self.provider, self.model, opened, reader, *limits, self.now, request.meter)
         return await call.answer(on_event)
 
-    def _build(self, api_key: str) -> Callable[..., httpx2.Request]:
-        """Return what makes a request of a body.
+    def _build(self, api_key: str) -> Post:
+        """Return a request without a body.
 
         The SDK says where to and with which headers. Its own way there builds the request from pydantic models and
         walks the body against its types; then it makes a model of each event. That takes more time than all the rest.
         """
-        import httpx2  # noqa: PLC0415
-
         client = super()._build(api_key)
+        url = f"{str(client.base_url).rstrip('/')}{self.path}"
         known = client.auth_headers | client.default_headers | {"accept-encoding": "identity"}
-        return partial(
-            httpx2.Request,
-            "POST",
-            httpx2.URL(f"{str(client.base_url).rstrip('/')}{self.path}"),
-            headers=httpx2.Headers({name: value for name, value in known.items() if isinstance(value, str)}),
-            extensions={"timeout": client.timeout.as_dict()},
-        )
+        headers = {name: value for name, value in known.items() if isinstance(value, str)}
+        return Post(url, headers, b"", {"timeout": client.timeout.as_dict()})
 
     @asynccontextmanager
-    async def _open_events(
-        self, make: Callable[..., httpx2.Request], request: Request
-    ) -> AsyncIterator[AsyncIterable[Iterable[JsonEvent]]]:
+    async def _open_events(self, to: Post, request: Request) -> AsyncIterator[Pieces]:
         """Open the events as plain JSON."""
         body = in_forms(self._body_with_params(request), request.forms)
         said = to_json(body, inf_nan_mode="null")  # JSON has neither of them
-        response = await self.http.send(make(content=said))
-        async with aclosing(response):
-            if not response.is_success:
-                raise failure_of(await _fault_of(response), self.now() if self.now else None)
-            yield _events(response)
+        answer = await self._send(to._replace(body=said))
+        async with aclosing(answer.body):
+            if answer.status >= 300:
+                raise failure_of(await _fault_of(answer), self.now() if self.now else None)
+            yield _events(answer)
+
+    async def _send(self, post: Post) -> Answer:
+        return await self.http.send(post)
 
     def _body_with_params(self, request: Request) -> dict[str, object]:
         return merge(self.params, self._body(request))
@@ -181,17 +165,17 @@ class SdkModel(SdkClient):
     def _body(self, request: Request) -> dict[str, object]: ...
 
 
-async def _fault_of(response: httpx2.Response) -> Fault:
+async def _fault_of(answer: Answer) -> Fault:
     """Return what a provider's error says."""
-    body: object = (await response.aread()).decode(errors="replace").strip()
+    body: object = b"".join([piece async for piece in answer.body]).decode(errors="replace").strip()
     with suppress(ValueError, RecursionError):
         body = json.loads(str(body))
-    said = f"Error code: {response.status_code}"
-    return Fault(f"{said} - {body}" if body else said, body, response.status_code, dict(response.headers))
+    said = f"Error code: {answer.status}"
+    return Fault(f"{said} - {body}" if body else said, body, answer.status, answer.headers)
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[Iterable[JsonEvent]]:
-    decoder = EventDecoder({name.lower(): value for name, value in response.headers.items()})
-    async for piece in response.aiter_raw():
+async def _events(answer: Answer) -> AsyncIterator[Iterable[JsonEvent]]:
+    decoder = EventDecoder(answer.headers)
+    async for piece in answer.body:
         yield decoder.feed(piece)
     yield decoder.finish()

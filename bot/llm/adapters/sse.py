@@ -20,6 +20,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from pydantic_core import from_json
+
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import UnreadableAnswer
 
@@ -75,19 +77,19 @@ class EventDecoder:
         self._size += len(piece)
         if self._form == "document" and self._size > MAX_PAGE:
             raise self._unreadable()
-        *lines, rest = _LINE_END.split(piece)
-        for line in lines:
-            whole = b"".join((*self._rest, line))
-            self._rest.clear()
-            yield from self._line(whole)
-        self._rest.append(rest)
+        first, *others = _LINE_END.split(piece)
+        self._rest.append(first)
+        for following in others:
+            line, self._rest = b"".join(self._rest), [following]
+            if (event := self._line(line)) is not None:
+                yield event
 
     def finish(self) -> Iterator[JsonEvent]:
         """Yield what the end of the body completes."""
         if self._over:
             return
-        if line := b"".join(self._rest):
-            yield from self._line(line)
+        if (line := b"".join(self._rest)) and (event := self._line(line)) is not None:
+            yield event
         if self._form == "document":
             yield self._document(b"\n".join(self._data))
         elif self._name == b"error" and self._data:
@@ -104,61 +106,63 @@ class EventDecoder:
             raise page
         return "document" if head[:1] in b"{[" else "lines"
 
-    def _line(self, line: bytes) -> Iterator[JsonEvent]:
+    def _line(self, line: bytes) -> JsonEvent | None:
+        """Take a line; return the event that ends with it."""
         if self._form == "document":
-            yield from self._document_line(line)
-        elif not line:
+            return self._document_line(line)
+        if not line:
             data, self._data = self._data, []
-            if data:
-                yield self._event(b"\n".join(data))
+            event = self._event(b"\n".join(data)) if data else None
             self._name = b""
-        elif line[:1] == b"{":
-            yield self._event(line)
-        else:
-            field, _, value = line.partition(b":")
-            if field == b"event":
-                self._name = value.strip()
-            elif field == b"data":
-                yield from self._data_line(value.strip())
+            return event
+        if line[:1] == b"{":
+            return self._event(line)
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            return self._data_line(value.strip())
+        if field == b"event":
+            self._name = value.strip()
+        return None
 
-    def _document_line(self, line: bytes) -> Iterator[JsonEvent]:
+    def _document_line(self, line: bytes) -> JsonEvent | None:
         """Hold a line of a document; the first one may be a document itself, and then so are the others."""
         if not self._data and line.strip():
             try:
-                document = json.loads(line)
+                document = _read(line)
             except ValueError:
                 pass
             else:
                 self._form, self._documents = "lines", 1
-                yield self._checked(document)
-                return
+                return self._checked(document)
         self._data.append(line)
+        return None
 
-    def _data_line(self, value: bytes) -> Iterator[JsonEvent]:
-        """Yield an event that fits on a line at once: not every server sends the blank line after it."""
+    def _data_line(self, value: bytes) -> JsonEvent | None:
+        """Return an event that fits on a line at once: not every server sends the blank line after it."""
         if value.startswith(b"[DONE]"):
             self._over = True
-            yield END
-        elif self._data:
+            return END
+        if self._data:
             self._data.append(value)
         elif value and value != b"null":
             try:
-                event = json.loads(value)
+                event = _read(value)
             except ValueError:
                 self._data.append(value)
             else:
-                yield self._checked(event)
+                return self._checked(event)
+        return None
 
     def _document(self, text: bytes) -> JsonEvent:
         self._documents = 1
         try:
-            return self._checked(json.loads(text))
+            return self._checked(_read(text))
         except ValueError as error:
             raise self._unreadable() from error
 
     def _event(self, data: bytes) -> JsonEvent:
         try:
-            return self._checked(json.loads(data))
+            return self._checked(_read(data))
         except ValueError:
             if self._name != b"error":
                 raise
@@ -174,13 +178,21 @@ class EventDecoder:
             event.setdefault("type", self._name.decode(errors="replace"))
         if fault := _fault_in(event, self._headers):
             raise failure_of(fault)
-        if self._documents and not _ANSWER & event.keys():
+        if self._documents and _ANSWER.isdisjoint(event):
             raise self._unreadable()
         return event
 
     def _unreadable(self) -> UnreadableAnswer:
         kind = self._headers.get("content-type", "no type")
         return UnreadableAnswer(f"status 200 with {kind} in place of an answer: {self._head!r}")
+
+
+def _read(text: bytes) -> Any:
+    """Return JSON; raises ValueError. The fast parser does not take all of it, such as half a surrogate pair."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return json.loads(text)
 
 
 def _fault_in(event: JsonEvent, headers: Mapping[str, str]) -> Fault | None:
@@ -196,7 +208,7 @@ def _fault_in(event: JsonEvent, headers: Mapping[str, str]) -> Fault | None:
     if not told and isinstance(base, dict) and base.get("status_code"):
         told = base
     named = event.get("object") == "error" or event.get("type") == "error"
-    wordless = _ANSWER & event.keys() or not any(event.get(word) for word in _WORDS)
+    wordless = not _ANSWER.isdisjoint(event) or not any(event.get(word) for word in _WORDS)
     if not told and not named and wordless:
         return None
     words = told if isinstance(told, dict) else event

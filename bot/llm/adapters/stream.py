@@ -140,8 +140,11 @@ class Reader(ABC):
         """Return the complete answer; raises `ProviderError` if the last event is missing."""
 
 
-Open = Callable[[], AbstractAsyncContextManager[AsyncIterable[Iterable["JsonEvent"]]]]
-"""Sends the request and opens its events: for each piece that comes over the network those that end in it."""
+Pieces = AsyncIterable[Iterable["JsonEvent"]]
+"""The events of an answer: for each piece that comes over the network those that end in it."""
+
+Open = Callable[[], AbstractAsyncContextManager[Pieces]]
+"""Sends the request and opens its events."""
 
 
 @dataclass(slots=True)
@@ -164,10 +167,7 @@ class _UsageCounter:
     since: float = 0
     usage: Usage | None = None
 
-    def send(self) -> None:
-        self.sent_at = self.since = anyio.current_time()
-
-    def take(self, content: Content | None, usage: Usage, *, plain: bool) -> None:
+    def take(self, content: Content | None, usage: Usage, now: float, *, plain: bool) -> None:
         """Add the content of an event; *plain* is text that continues text."""
         self.began = True
         match content:
@@ -177,7 +177,6 @@ class _UsageCounter:
             case HiddenContent(length) | Restart(_, length):
                 self.length += length
         if content is not None:
-            now = anyio.current_time()
             self.plain_s += now - self.since if plain else 0
             self.since = now
         self.tell(usage)
@@ -185,7 +184,7 @@ class _UsageCounter:
             raise OutputInvalid(f"given up: the answer is longer than {MAX_CONTENT} characters")
 
     def tell(self, usage: Usage) -> None:
-        if usage != self.usage:
+        if usage is not self.usage and usage != self.usage:
             self.usage = usage
             self.meter(usage)
 
@@ -274,20 +273,19 @@ class Call:
             async with aclosing(self._deltas(scope, count)) as deltas:
                 async for delta in deltas:
                     await on_event(delta)
-        if self.reader.told_end or not scope.cancelled_caught:
-            count.over = True
-            with typed_errors(self.provider, self.model, self.now):
-                return self.reader.finish()
         with typed_errors(self.provider, self.model, self.now):
+            if self.reader.told_end or not scope.cancelled_caught:
+                count.over = True
+                return self.reader.finish()
             waited = anyio.current_time() - began
             raise ModelTimeout(f"no content for too long, given up after {waited:.1f} s")
 
     async def _deltas(
         self, scope: anyio.CancelScope, count: _UsageCounter
     ) -> AsyncGenerator[TextDelta | ThinkingDelta | TextReset, None]:
-        end = anyio.current_time() + self.timeouts.total
+        count.sent_at = count.since = anyio.current_time()
+        end = count.since + self.timeouts.total
         with typed_errors(self.provider, self.model, self.now):
-            count.send()
             async with self.open() as pieces:
                 count.answered = True
                 async for events in self._to_the_end(pieces):
@@ -303,14 +301,16 @@ class Call:
                         count.since = anyio.current_time()
                         listened = count.since - shown_at
                         end += listened if listened > LISTENING else 0
-                    scope.deadline = min(end, latest, anyio.current_time() + self._patience())
+                    now = count.since if said else anyio.current_time()
+                    scope.deadline = min(end, latest, now + self._patience())
 
     def _contents(self, events: Iterable[JsonEvent], count: _UsageCounter) -> list[Content]:
         """Return what the events of a piece say, adjacent texts as one."""
         said: list[Content] = []
+        now = anyio.current_time()
         for event in events:
             wrote_text, content = self.reader.writing, self.reader.feed(event)
-            count.take(content, self.reader.usage, plain=wrote_text and isinstance(content, str))
+            count.take(content, self.reader.usage, now, plain=wrote_text and isinstance(content, str))
             if isinstance(content, str) and said and isinstance(said[-1], str):
                 said[-1] += content
             elif content is not None:
@@ -323,22 +323,18 @@ class Call:
             return CLOSING_S if self.reader.usage.output else AFTERWORD_S
         return self.timeouts.idle if self.reader.writing else self.timeouts.first_content
 
-    async def _to_the_end(
-        self, pieces: AsyncIterable[Iterable[JsonEvent]]
-    ) -> AsyncIterator[Iterable[JsonEvent]]:
-        with self._once_told_whole():
+    async def _to_the_end(self, pieces: Pieces) -> AsyncIterator[Iterable[JsonEvent]]:
+        """Yield the pieces. After the end was told, a failure is no failure of the answer."""
+        try:
             async for piece in pieces:
                 yield self._of_piece(piece)
+        except Exception:
+            if not self.reader.told_end:
+                raise
 
     def _of_piece(self, piece: Iterable[JsonEvent]) -> Iterator[JsonEvent]:
-        with self._once_told_whole():
-            yield from piece
-
-    @contextmanager
-    def _once_told_whole(self) -> Iterator[None]:
-        """After the end was told, a failure is no failure of the answer."""
         try:
-            yield
+            yield from piece
         except Exception:
             if not self.reader.told_end:
                 raise

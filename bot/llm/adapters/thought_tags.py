@@ -84,9 +84,16 @@ def _pattern(marks: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, marks)), re.IGNORECASE)
 
 
+def _beginnings(marks: Iterable[str]) -> frozenset[str]:
+    """Return all that may become one of the marks, and the marks."""
+    return frozenset(mark[:length] for mark in marks for length in range(len(mark) + 1))
+
+
 _BEGIN = _pattern((*THOUGHTS, *ANSWER))
+_MAY_BEGIN = _beginnings((*THOUGHTS, *ANSWER))
 _ANY = _pattern((*THOUGHTS, *ANSWER, *_ENDS))
-_END_OF = {end: _pattern([end]) for end in _ENDS}
+_MAY_BE_ANY = _MAY_BEGIN | _beginnings(_ENDS)
+_END_OF = {end: (_pattern([end]), _beginnings([end])) for end in _ENDS}
 
 
 @dataclass(slots=True)
@@ -160,7 +167,7 @@ class ThoughtTags:
         if mark := _BEGIN.match(begun):
             self._take(mark[0].lower(), within=None)
             return begun[mark.end() :]
-        if _may_be_mark(begun, (*THOUGHTS, *ANSWER)):
+        if begun.lower() in _MAY_BEGIN:
             self._held = content if self._state == "start" else begun
             return ""
         kept, self._state = (content if self._state == "start" else begun), "text"
@@ -175,11 +182,12 @@ class ThoughtTags:
             self._state = "gap"
 
     def _think(self, content: str, split: Split) -> str:
-        if mark := _END_OF[self._end].search(content):
+        pattern, may_end = _END_OF[self._end]
+        if mark := pattern.search(content):
             split.thought += content[: mark.start()]
             self._state = "gap"
             return content[mark.end() :]
-        thought = self._hold(content, (self._end,))
+        thought = self._hold(content, may_end)
         split.thought += thought
         if self._within is not None:
             self._within.append(thought)
@@ -187,7 +195,7 @@ class ThoughtTags:
 
     def _write(self, content: str, split: Split) -> str:
         mark = _ANY.search(content)
-        shown = content[: mark.start()] if mark else self._hold(content, (*THOUGHTS, *ANSWER, *_ENDS))
+        shown = content[: mark.start()] if mark else self._hold(content, _MAY_BE_ANY)
         split.text += shown
         self._place.add(shown)
         if mark is None:
@@ -209,19 +217,14 @@ class ThoughtTags:
         self._place.add(written)
         return rest
 
-    def _hold(self, content: str, marks: Iterable[str]) -> str:
-        """Hold back the end of the content if a mark may begin there; return the rest."""
+    def _hold(self, content: str, beginnings: frozenset[str]) -> str:
+        """Hold back the end of the content if it is one of the *beginnings*; return the rest."""
         for first in _FIRST.finditer(content, max(0, len(content) - _LONGEST)):
             at = first.start()
-            if _may_be_mark(content[at:], marks):
+            if content[at:].lower() in beginnings:
                 self._held = content[at:]
                 return content[:at]
         return content
-
-
-def _may_be_mark(content: str, marks: Iterable[str]) -> bool:
-    begun = content.lower()
-    return any(mark.startswith(begun) for mark in marks)
 
 
 @dataclass(slots=True)

@@ -12,9 +12,11 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from operator import itemgetter
+from typing import Any, Literal
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from bot.ports.errors import EmptyAnswer
 from bot.ports.model import Completion, Stop, Usage
@@ -35,6 +37,10 @@ MAX_TOKENS = 10**9
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 """Characters that a tool's name may not have: providers refuse a thread with a name that a model invented."""
 
+Role = Literal["user", "assistant"]
+Entry = tuple[Role, list[Block]]
+"""The role of a message, and what is sent of it."""
+
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning", None)
 
 
@@ -47,10 +53,12 @@ def fit(
     unique, and are the same for a call and its result. An image that is missing or not from a person is replaced by
     text. Expects that ``repair`` ran, so each call has its result.
     """
-    cleaned = (Message(message.role, tuple(_clean(message, model, vision))) for message in messages)
-    named = (_filled(message) for message in _rename(cleaned, ids))
-    sendable = (message for message in named if message.blocks)
-    return [_join(entries) for _, entries in groupby(sendable, key=lambda message: message.role)]
+    cleaned = ((message.role, _clean(message, model, vision)) for message in messages)
+    # A user message without anything to send is filled before others may join it.
+    sendable = (
+        (role, blocks or [Text(EMPTY)]) for role, blocks in _rename(cleaned, ids) if blocks or role == "user"
+    )
+    return [_join(role, entries) for role, entries in groupby(sendable, key=itemgetter(0))]
 
 
 def in_forms(body: dict[str, Any], forms: Mapping[str, str]) -> dict[str, Any]:
@@ -79,39 +87,31 @@ def _without(value: Any, part: str, depth: int = 4) -> Any:
     return {name: _without(one, part, depth - 1) if name in inner else one for name, one in kept.items()}
 
 
-def _filled(message: Message) -> Message:
-    """Fill a user message that has nothing to send, before others may join it."""
-    if message.blocks or message.role == "assistant":
-        return message
-    return Message("user", (Text(EMPTY),))
+def _join(role: Role, entries: Iterable[Entry]) -> Message:
+    joined = [block for _, blocks in entries for block in blocks]
+    joined.sort(key=lambda block: not isinstance(block, ToolResult))
+    return Message(role, tuple(joined))
 
 
-def _join(entries: Iterable[Message]) -> Message:
-    entries = list(entries)
-    blocks = [block for entry in entries for block in entry.blocks]
-    blocks.sort(key=lambda block: not isinstance(block, ToolResult))
-    return Message(entries[0].role, tuple(blocks))
-
-
-def _clean(message: Message, model: str, vision: bool) -> Iterator[Block]:
+def _clean(message: Message, model: str, vision: bool) -> list[Block]:
     blocks = [block for block in message.blocks if _may_be_sent(block, model)]
     while blocks and isinstance(last := blocks[-1], Thinking) and last.raw.get("type") in _THOUGHTS:
         blocks.pop()  # Providers refuse reasoning at the end, as an interrupted answer leaves it.
-    for block in blocks:
-        match block:
-            case Text(text):
-                yield Text(scrub(text))
-            case ToolResult(_, content):
-                yield replace(block, content=scrub(content) if content.strip() else EMPTY)
-            case ToolCall(_, name, arguments):
-                yield replace(
-                    block, name=_NO_NAME.sub("_", name)[:64] or "_", arguments=scrub_json(arguments)
-                )
-            case Image(_, media_type, data):
-                sent = vision and data and media_type in IMAGES and message.role == "user"
-                yield block if sent else image_placeholder(block)
-            case Thinking():
-                yield block
+    return [_cleaned(block, vision and message.role == "user") for block in blocks]
+
+
+def _cleaned(block: Block, vision: bool) -> Block:
+    match block:
+        case Text(text):
+            return Text(scrub(text))
+        case ToolResult(call_id, content):
+            return ToolResult(call_id, scrub(content) if content.strip() else EMPTY, block.is_error)
+        case ToolCall(call_id, name, arguments):
+            return ToolCall(call_id, _NO_NAME.sub("_", name)[:64] or "_", scrub_json(arguments))
+        case Image(_, media_type, data):
+            return block if vision and data and media_type in IMAGES else image_placeholder(block)
+        case Thinking():
+            return block
 
 
 def image_placeholder(image: Image) -> Text:
@@ -129,14 +129,14 @@ def _may_be_sent(block: Block, model: str) -> bool:
             return True
 
 
-def _rename(messages: Iterable[Message], ids: re.Pattern[str]) -> Iterator[Message]:
+def _rename(entries: Iterable[Entry], ids: re.Pattern[str]) -> Iterator[Entry]:
     """Give each call and its result a valid id; repeated ids are matched in order."""
     taken: set[str] = set()
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)
     number = 0
-    for message in messages:
-        blocks: list[Block] = []
-        for block in message.blocks:
+    for role, blocks in entries:
+        named: list[Block] = []
+        for block in blocks:
             if isinstance(block, ToolCall):
                 new = block.id
                 while new in taken or not ids.fullmatch(new):
@@ -144,13 +144,14 @@ def _rename(messages: Iterable[Message], ids: re.Pattern[str]) -> Iterator[Messa
                     new = f"call_{number}"
                 taken.add(new)
                 waiting[block.id].append(new)
-                blocks.append(replace(block, id=new))
+                named.append(block if new == block.id else replace(block, id=new))
             elif isinstance(block, ToolResult):
                 if queue := waiting[block.call_id]:
-                    blocks.append(replace(block, call_id=queue.popleft()))
+                    new = queue.popleft()
+                    named.append(block if new == block.call_id else replace(block, call_id=new))
             else:
-                blocks.append(block)
-        yield Message(message.role, tuple(blocks))
+                named.append(block)
+        yield role, named
 
 
 def completion(model: str, blocks: Iterable[Block], usage: Usage, stop: Stop) -> Completion:
@@ -175,12 +176,12 @@ def scrub(text: str) -> str:
 
 def scrub_json(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Apply `scrub` to every string in *value*."""
-    text = json.dumps(value, ensure_ascii=False)
-    clean = scrub(text)
-    if clean == text:
-        return value
-    result: dict[str, JsonValue] = json.loads(clean)
-    return result
+    try:
+        to_json(value)
+    except ValueError:
+        result: dict[str, JsonValue] = json.loads(scrub(json.dumps(value, ensure_ascii=False)))
+        return result
+    return value
 
 
 def dump_json(value: dict[str, JsonValue]) -> str:

@@ -78,4 +78,4 @@ class AnswerRoomModel(ModelWrapper):
             most = min(most, max(LEAST, known.window - self.size(request)))
         elif known.tokens is not None:
             most = min(most, known.tokens)
-        return replace(request, max_tokens=most)
+        return request if most == request.max_tokens else replace(request, max_tokens=most)

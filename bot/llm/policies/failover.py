@@ -53,6 +53,7 @@ class Candidate:
     ``unavailable`` returns why it cannot be asked now, or None.
     """
 
+    name: str
     known: Callable[[], ModelInfo]
     model: Model
     unavailable: Callable[[], ProviderError | None]
@@ -76,7 +77,7 @@ class Failover:
         record_decision: RecordDecision = record_nothing,
     ) -> None:
         self._left = list(candidates)
-        self._top = candidates[0].info.name
+        self._top = candidates[0].name
         self._turn, self._acknowledge, self._may_answer = turn, acknowledge, may_answer
         self._size, self._record_decision = size, record_decision
         self._why: dict[str, tuple[str, BotError]] = {}
@@ -92,7 +93,7 @@ class Failover:
 
     @property
     def name(self) -> str:
-        return self.info.name
+        return self._left[0].name
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`; raises `AllProvidersFailed` or `CapabilityMissing` too."""
@@ -103,21 +104,22 @@ class Failover:
             await self._agree(chain)
             self._log_switches()
             last_resort = not request.best_effort and all(other.unavailable() for other in others)
-            attempt = replace(request, last_resort=last_resort)
+            if request.last_resort != last_resort:
+                request = replace(request, last_resort=last_resort)
             try:
-                completion = await candidate.model.complete(attempt, on_event)
+                completion = await candidate.model.complete(request, on_event)
             except ProviderError as error:
                 goes_on = error.code in NEXT or (chain and error.code == "bad_request")
                 if request.best_effort or not goes_on:
                     raise
-                chain.append((candidate.info.name, error))
+                chain.append((candidate.name, error))
                 await on_event(TextReset())
                 self._switch(chain, given_up=last_resort)
             except PriceUnknown as error:
-                self._drop(candidate, f"what {candidate.info.name} costs is not known", error)
+                self._drop(candidate, f"what {candidate.name} costs is not known", error)
             else:
-                if candidate.info.name != self._top:
-                    self._turn.note(wording.switched(candidate.info.name, self._because))
+                if candidate.name != self._top:
+                    self._turn.note(wording.switched(candidate.name, self._because))
                 return completion
 
     def _capable(self, request: Request) -> list[Candidate]:
@@ -128,10 +130,10 @@ class Failover:
             if fault is None:
                 able.append(candidate)
             else:
-                self._switches.append(partial(_passed_over, candidate.info.name, fault))
+                self._switches.append(partial(_passed_over, candidate.name, fault))
                 faults.append(fault)
                 if not able:
-                    self._why[candidate.info.name] = (str(fault), fault)
+                    self._why[candidate.name] = (str(fault), fault)
         if not able:
             raise faults[0]
         return able
@@ -155,7 +157,7 @@ class Failover:
             passed, self._left = [pair for pair in states if pair[0] is not first], [first]
         else:
             passed, self._left = states[:first_open], self._left[first_open:]
-        chain = [(candidate.info.name, error) for candidate, error in passed if error is not None]
+        chain = [(candidate.name, error) for candidate, error in passed if error is not None]
         for model, error in chain:
             self._switches.append(partial(_passed_over, model, error))
             self._why[model] = (wording.because(model, error.code), error)
@@ -184,8 +186,8 @@ class Failover:
         """Drop a candidate; raises *error* if it is the last one."""
         if len(self._left) == 1:
             raise error
-        self._switches.append(partial(_passed_over, candidate.info.name, error))
-        self._why[candidate.info.name] = (why, error)
+        self._switches.append(partial(_passed_over, candidate.name, error))
+        self._why[candidate.name] = (why, error)
         self._left = self._left[1:]
 
     async def _agree(self, chain: Chain) -> None:

@@ -81,7 +81,8 @@ class LearningModel(ModelWrapper):
         if forms.get("tools") == "none" and request.tools and _another_can(request):
             raise ToolsUnsupported("known from an earlier refusal")
         reasoning = None if effort and self.server.refuses(effort) else effort
-        return in_forms_of(replace(request, reasoning=reasoning), forms)
+        asked = request if reasoning == request.reasoning else replace(request, reasoning=reasoning)
+        return in_forms_of(asked, forms)
 
     async def _learn(self, error: ProviderError, asked: Request, tried: dict[str, str]) -> bool:
         """Learn from a failure; return whether to ask again, perhaps in a form that is added to *tried*."""

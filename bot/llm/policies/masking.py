@@ -27,22 +27,24 @@ class MaskedModel(TurnModelWrapper):
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         completion = await self.model.complete(request, on_event)
-        return replace(completion, message=masked(completion.message, self.mask))
+        message = masked(completion.message, self.mask)
+        return completion if message is completion.message else replace(completion, message=message)
 
 
 def masked(message: Message, mask: Masker) -> Message:
-    """Return a model's message without secrets."""
-    return replace(message, blocks=tuple(_masked(message, mask)))
+    """Return a model's message without secrets; the same object if it has none."""
+    blocks = tuple(_masked(message, mask))
+    return message if blocks == message.blocks else replace(message, blocks=blocks)
 
 
 def _masked(message: Message, mask: Masker) -> Iterator[Block]:
     for block in message.blocks:
         match block:
             case Text(text):
-                yield replace(block, text=mask(text))
+                yield block if (hidden := mask(text)) == text else replace(block, text=hidden)
             case ToolCall(arguments=arguments, malformed=malformed):
-                hidden = {mask.own(name): _value(value, mask) for name, value in arguments.items()}
-                yield replace(block, arguments=hidden, malformed=mask.own(malformed))
+                given = {mask.own(name): _value(value, mask) for name, value in arguments.items()}
+                yield replace(block, arguments=given, malformed=mask.own(malformed))
             case Thinking(text=text, raw=raw) if mask.own(text) != text or _value(raw, mask) != raw:
                 continue
             case _:

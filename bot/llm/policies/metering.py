@@ -63,8 +63,10 @@ class MeteredModel(ModelWrapper):
         prompt = self.most_tokens(request)
         most_output = request.max_tokens + self.reasoning_tokens
         dearest = micros(most(rate, prompt, most_output)) if rate else 0
-        pace = rate and _pace(rate, prompt, self.reasoning_tokens, most_output)
-        opened = await self.account.reserve(self.name, dearest, pace)
+        at_once = micros(most(rate, prompt, self.reasoning_tokens)) if rate and dearest else 0
+        # Listed prices of an answer do not depend on its length.
+        a_second = (dearest - at_once) * TOKENS_PER_SECOND / max(1, request.max_tokens)
+        opened = await self.account.reserve(self.name, dearest, Pace(at_once, math.ceil(a_second)))
         reported: Usage | None = None
 
         def meter(usage: Usage) -> None:
@@ -96,18 +98,11 @@ class MeteredModel(ModelWrapper):
         """Charge a call; *prompt* and *longest* are the tokens to charge if they were not counted."""
         usage = usage or Usage()
         if usage.prompt:
-            cost = rate and rate(replace(usage, output=longest))
+            cost = rate and rate(usage if usage.output == longest else replace(usage, output=longest))
         else:
             cost = rate and most(rate, prompt, longest)
             usage = replace(usage, input=prompt)
         self.account.commit(opened, usage, None if cost is None else micros(cost), code)
-
-
-def _pace(rate: Rate, prompt: int, reasoning: int, most_output: int) -> Pace:
-    """Return how the cost of a call grows at most. Listed prices of an answer do not depend on its length."""
-    at_once = micros(most(rate, prompt, reasoning))
-    a_second = (micros(most(rate, prompt, most_output)) - at_once) * TOKENS_PER_SECOND
-    return Pace(at_once, math.ceil(a_second / max(1, most_output - reasoning)))
 
 
 @dataclass(frozen=True, slots=True)

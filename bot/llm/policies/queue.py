@@ -325,15 +325,16 @@ class CallQueue:
             self._lanes[model] = Lane(model, self._max_parallel, self._threshold, self._account)
         return self._lanes[model]
 
-    def _waited_for(self) -> Iterable[Lane]:
-        return (lane for lane in self._lanes.values() if lane.queue)
+    def _waited_for(self) -> list[Lane]:
+        return [lane for lane in self._lanes.values() if lane.queue]
 
     def _next(self, now: float) -> Ticket | None:
         """Return the next call if the buckets hold enough."""
-        if now < self._stopped_until or self._out >= self._max_parallel:
+        waiting = self._waited_for()
+        if not waiting or now < self._stopped_until or self._out >= self._max_parallel:
             return None
         probe_at = self._next_probe_at
-        heads = (lane.head for lane in self._waited_for() if lane.ready_at(now, probe_at) <= now)
+        heads = (lane.head for lane in waiting if lane.ready_at(now, probe_at) <= now)
         return min(heads, key=_place, default=None)
 
     @property

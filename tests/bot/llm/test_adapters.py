@@ -16,6 +16,7 @@ from bot.ports.errors import (
     ModelTimeout,
     ModelUnavailable,
     ProviderError,
+    RateLimited,
     ServerSpeaksHttp,
 )
 from bot.ports.model import Usage
@@ -34,7 +35,7 @@ from tests.bot.tools.site import certificate
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.anthropic import Text, Think, Tool
-from tests.fakes.http import Stall
+from tests.fakes.http import Stall, error
 from tests.patience import WITHIN_S
 from threads import model as words
 from threads.model import Message, ToolCall, ToolResult
@@ -191,15 +192,20 @@ async def test_connections_are_used_again_and_the_key_is_asked_for_at_each_call(
     assert [seen.headers["authorization"].split()[1] for seen in fake.requests] == ["one", "two", "three"]
 
 
-async def test_a_proxy_in_the_environment_does_not_stand_between_us_and_loopback(monkeypatch, listener):
+@each_api
+async def test_a_proxy_in_the_environment_does_not_stand_between_us_and_loopback(monkeypatch, listener, api):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     own = SharedHttp()
-    async with FakeProvider([HELLO[AnthropicModel]]) as fake:
-        model = model_at(fake.base_url, AnthropicModel, own)
+    busy = error(429, {"error": {"message": "busy"}}, [("Retry-After", "7")])
+    async with FakeProvider([busy, HELLO[api]]) as fake:
+        model = model_at(fake.base_url, api, own)
+        with pytest.raises(RateLimited) as raised:
+            await model.complete(ask(), listener)
         assert (await model.complete(ask(), listener)).stop == "end"
+    assert (raised.value.retry_after, fake.connections) == (7, 1)
     await own.aclose()
 
 

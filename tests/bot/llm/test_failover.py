@@ -41,7 +41,7 @@ class FakeFailover:
         self.heard = []
         infos = [ModelInfo(name, **lacks.get(name[0], {})) for name in names]
         candidates = [
-            Candidate(lambda info=info: info, model, lambda name=info.name: self.refused.get(name))
+            Candidate(info.name, lambda info=info: info, model, lambda name=info.name: self.refused.get(name))
             for info, model in zip(infos, self.models, strict=True)
         ]
         self.failover = Failover(

@@ -250,3 +250,22 @@ def test_what_follows_the_last_event_is_not_read(numbers, rest):
     events = [{"choices": [number]} for number in numbers]
     body = b"".join(o.data(**event) for event in events) + o.DONE + rest
     assert decode([body]) == [*events, END]
+
+
+ODD = [
+    '"\\ud83d"',
+    '"\\ude00 \\ud83d\\ude00"',
+    "NaN",
+    "-Infinity",
+    "1e999",
+    "9" * 4000,
+    "[" * 500 + "]" * 500,
+    '{"a": 1, "a": 2}',
+]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_what_is_odd_in_an_event_is_read_as_the_standard_library_reads_it(value):
+    line = f'{{"type": "x", "odd": {value}}}'
+    [event] = EventDecoder({}).feed(f"data: {line}\n\n".encode())
+    assert repr(event) == repr(json.loads(line))
