@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import anyio
-
 from threads.errors import MailboxFull
 from threads.journal.records import PendingMessage
 
@@ -19,7 +17,7 @@ class Mailbox:
     def __init__(self, capacity: int) -> None:
         self._capacity, self._withdrawn = capacity, set[str]()
         self._waiting: deque[PendingMessage] = deque()
-        self._arrived, self._settled = anyio.Event(), anyio.Event()
+        self._arrived, self._settled = asyncio.Event(), asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -61,7 +59,7 @@ class Mailbox:
         finally:
             self._withdrawn -= keys
             self._settled.set()
-            self._settled = anyio.Event()
+            self._settled = asyncio.Event()
 
     async def settled(self, key: str) -> None:
         """Return once it is certain whether the message waits. A withdrawn message may come back."""
@@ -74,7 +72,7 @@ class Mailbox:
         Nothing passes a withdrawn message that may come back.
         """
         if not self._waiting:
-            self._arrived = anyio.Event()
+            self._arrived = asyncio.Event()
             # Not `move_on_after`: its scope costs more than the timer, and each message would enter one.
             timer = asyncio.get_running_loop().call_later(idle_s, self._arrived.set)
             await self._arrived.wait()

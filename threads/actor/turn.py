@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -108,7 +109,7 @@ class ActorTurn:
         self.started: Write | None = None
         self._pending, self._conversation, self.messages = pending, conversation, conversation.messages
         self._mailbox, self._shared = mailbox, shared
-        self.scope, self.done = anyio.CancelScope(), anyio.Event()
+        self.scope, self.done = anyio.CancelScope(), asyncio.Event()
         self._held, self._shown, self._shown_before = list[TurnEvent](), "", list[str]()
         self._holds_slot, self._asked, self._open, self._left = False, 0, 0, math.inf
 
