@@ -144,7 +144,7 @@ class Presence(shared.Presence[_Message, LiveDraft]):
         }
         self._suggestions: LatestCalls[str] = LatestCalls(web, PROMPTS)
         self._closing: list[ThreadId] = []
-        self._beginning: deque[LiveDraft] = deque()
+        self._beginning: deque[LiveDraft] = deque(maxlen=MOST_JOBS)
         self._renamed: FIFOCache[ThreadId, None] = FIFOCache(MOST_RENAMED)
 
     async def run(self) -> None:
