@@ -169,6 +169,10 @@ class RateLane:
             self._line[0] = (-1, turn)  # it is not passed any more
             turn.set()
 
+    def begin_second(self) -> None:
+        """Leave no token for the time of one: the second of a channel begins when its post goes out."""
+        self.bucket.pause(self._clock(), 1 / self.bucket.rate.per_second)
+
     def has_spare(self, now: float) -> bool:
         """Return whether a token beyond the reserve is left, as far as this worker knows, and nobody waits here."""
         return not self._line and not self.bucket.wait(now, beyond=self.bucket.rate.reserve)
@@ -213,13 +217,18 @@ class RateLimits:
 
         A call that shows something may wait for longer than a lease lasts. Raises `Fenced` if the worker lost it.
         """
-        places = itertools.repeat(next(self._places)) if urgent else self._places
-        first, *wider = self._lanes_of(method, channel)
-        async with first.take(places, urgent=urgent):
-            for lane in wider:
-                async with lane.take(places, urgent=urgent):
-                    # The second of a channel begins when its post goes out.
-                    first.bucket.pause(self._clock(), 1 / first.bucket.rate.per_second)
+        first, *wider = lanes = self._lanes_of(method, channel)
+        if not self._sharing() and all(lane.has_spare(self._clock()) for lane in lanes):
+            for lane in lanes:  # nobody waits: the usual way, and the cheap one
+                lane.bucket.take(self._clock())
+            if wider:
+                first.begin_second()
+        else:
+            places = itertools.repeat(next(self._places)) if urgent else self._places
+            async with first.take(places, urgent=urgent):
+                for lane in wider:
+                    async with lane.take(places, urgent=urgent):
+                        first.begin_second()
         if self._shared and method.startswith(SHOWING):
             await self._shared.ensure_ownership()
 
