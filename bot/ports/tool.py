@@ -166,7 +166,7 @@ class ToolOutput:
 
 
 class Tool(Protocol):
-    """A tool for models. ``arguments`` is the pydantic model of its input."""
+    """A tool for models. ``arguments`` is the pydantic model of its input: each call gets such a one."""
 
     @property
     def name(self) -> str: ...
@@ -180,7 +180,7 @@ class Tool(Protocol):
     @property
     def arguments(self) -> type[Arguments]: ...
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
+    async def __call__(self, arguments: Any, context: ToolContext) -> JsonValue | ToolOutput:
         """Return the result for the model; raises `bot.ports.errors.ToolError`."""
         ...
 
@@ -189,7 +189,7 @@ class Tool(Protocol):
 class Checking(Protocol):
     """A tool that can tell beforehand that a call is in vain, so that nobody is asked for it."""
 
-    async def check(self, arguments: Arguments, context: ToolContext) -> None:
+    async def check(self, arguments: Any, context: ToolContext) -> None:
         """Raise a `bot.ports.errors.ToolError` if the call cannot work."""
         ...
 

@@ -18,6 +18,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 import anyio
 
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.journal.ports import NullTaker
@@ -267,10 +268,9 @@ def kept_aside(found: bytes, disk: ModelDisk, path: Path) -> None:
 
 @asynccontextmanager
 async def running(journal: FileJournal) -> AsyncIterator[None]:
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(journal.run, NullTaker())
         yield
-        tasks.cancel_scope.cancel()
 
 
 async def life(disk: ModelDisk, scenario: JournalScenario) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 
 from tests.patience import WITHIN_S
+from threads.background import background_tasks
 
 
 def outcomes(data: Path) -> dict[str, str]:
@@ -41,8 +42,7 @@ async def until_received(data: Path, *ids: str) -> None:
 @asynccontextmanager
 async def beside(*work):
     """Run *work* beside the block, and end it there."""
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         for one in work:
             tasks.start_soon(one)
         yield tasks
-        tasks.cancel_scope.cancel()

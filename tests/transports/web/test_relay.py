@@ -14,6 +14,7 @@ import pytest
 
 from tests.transports.web.alone import NoHistory
 from tests.transports.web.patient import Page
+from threads.background import background_tasks
 from threads.model import Outgoing, Taken, TextDelta, ThreadId, ToolFinished, TurnSettled, TurnStarted
 from transports.web import relay
 from transports.web.files import PostedFile
@@ -104,11 +105,10 @@ async def wire(monkeypatch):
 @pytest.fixture
 async def two(wire):
     a, b = wire.worker(), wire.worker()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         for talk in (a, b):
             tasks.start_soon(talk.relay.run)
         yield a, b
-        tasks.cancel_scope.cancel()
 
 
 async def settle() -> None:
@@ -207,13 +207,12 @@ async def test_a_message_that_another_worker_took_over_is_told_by_that_one_alone
     page = Reader(a)
     await settle()
     third = wire.worker()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(third.relay.run)
         a.relay.ask(*a.watched(), afresh=False)
         await settle()
         begin(third, words="a new")
         await settle()
-        tasks.cancel_scope.cancel()
     assert page.shown() == [("message", "m1", "hi"), ("started", "m1", "hi"), ("delta", "m1", "a new")]
 
 

@@ -9,6 +9,7 @@ from bot.extensions.browser import session as sessions
 from bot.extensions.browser.session import BrowserFailed, PageFailed, PageRequest, PageView, SharedBrowser
 from bot.guards.egress import Egress
 from tests.patience import WITHIN_S
+from threads.background import background_tasks
 
 from .site import running
 
@@ -168,9 +169,8 @@ async def test_whoever_waits_when_the_bot_stops_is_not_left_waiting(fake):
                 await one.view(REQUEST, soon())
             ended.append(True)
 
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(one.run)
             callers.start_soon(call)
             await anyio.wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
     assert ended == [True]

@@ -21,6 +21,7 @@ from tests.bot.extensions.postgres.workers import rows as rows_of
 from tests.one_model import OneModel
 from tests.patience import WITHIN_S
 from tests.world import T1, Gate, Platform, Scripted, calls, message, running, says
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 from threads.model import Deleted, ThreadId, TurnLimits, message_key
 
@@ -110,7 +111,7 @@ async def test_workers_that_end_in_the_middle_lose_nothing_and_answer_nothing_tw
             except (StoreUnavailable, TimeoutError):
                 await anyio.sleep(0.01)
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         for place in range(3):
             tasks.start_soon(serve, place)
         while len(cores) < 3:
@@ -124,7 +125,6 @@ async def test_workers_that_end_in_the_middle_lose_nothing_and_answer_nothing_tw
         with anyio.fail_after(WITHIN_S):
             while None in (rows := outcomes(dsn)).values():
                 await anyio.sleep(0.1)
-        tasks.cancel_scope.cancel()
     assert len(rows) == messages
     assert set(rows.values()) <= {"answered", "merged"}
     assert max(Counter(post.key for post in platform.posts).values()) == 1
