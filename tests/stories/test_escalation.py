@@ -14,7 +14,7 @@ from bot.ports.errors import AllProvidersFailed, ModelUnavailable
 from bot.wiring import escalation, outages
 from bot.wiring.app import serve
 from bot.wiring.escalation import Escalation
-from tests.patience import WITHIN_S
+from tests.patience import until
 from tests.serving import FAST, Chat
 from tests.sim.loop import virtual_time
 from tests.world import T1, Clock
@@ -184,9 +184,7 @@ async def test_in_the_whole_program_a_transport_that_fails_and_one_that_stops_fo
         await serve(settings, {}, model="offline/demo", make_transports=lambda _: [chat, broken])
 
     async def told(count):
-        with anyio.fail_after(WITHIN_S):
-            while len(chat.posts) < count:
-                await anyio.sleep(0.01)
+        await until(lambda: len(chat.posts) >= count)
         return [post.text for post in chat.posts]
 
     async with background_tasks() as tasks:

@@ -9,6 +9,7 @@ import pytest
 
 from bot import wording
 from bot.tools.ask_person import MOST_QUESTIONS
+from tests.patience import until
 from tests.sim.loop import virtual_time
 from tests.world import ANN, Gate, calls, message, says
 from threads.model import Attachment, Author, Message, QuestionClosed, Resumed, ToolCall, TurnLimits, Waiting
@@ -319,8 +320,7 @@ async def test_an_answer_on_disk_is_used_after_a_kill_and_not_asked_for_again(ha
         await harness.question()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bot.orchestrator.receive, message(2, "neither"))
-            while [record["state"] for record in stored(harness)] != ["answered"]:
-                await anyio.lowlevel.checkpoint()
+            await until(lambda: [record["state"] for record in stored(harness)] == ["answered"])
     posts = len(harness.platform.posts)
     async with harness.start(says("done")) as bot:
         await harness.platform.settled("m1", "m2")

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from tests.fakes.discord import CHANNEL, FORUM, GUILD, U1, Cut, FakeDiscord, RateLimited, Stall, Status
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from threads.background import background_tasks
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited
 from transports.discord.api import gateway, gateway_link
@@ -126,13 +126,6 @@ async def listening(discord, **options):
         await discord.until(lambda: bot.has("ready")() or bot.end)
         assert bot.end is None, bot.end
         yield bot
-
-
-async def until(is_so):
-    """Wait for what the fake does not see."""
-    with anyio.fail_after(WITHIN_S):
-        while not is_so():
-            await anyio.sleep(0.01)
 
 
 async def ended(discord, **options):
@@ -499,7 +492,7 @@ async def test_more_presses_than_can_be_under_way_are_not_taken(discord, monkeyp
         said = await discord.say(U1, CHANNEL, "x")
         for _ in range(3):
             discord.press(U1, said, "go", stale=True)
-        await until(lambda: caplog.text.count("one is not taken") == 2)
+        await until(lambda: taken and caplog.text.count("one is not taken") == 2)
         assert len(taken) == 1
 
 

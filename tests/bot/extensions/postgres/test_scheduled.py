@@ -13,7 +13,7 @@ from bot.extensions.postgres.store import PostgresStore
 from bot.schedules.scheduler import Scheduler
 from bot.schedules.store import Schedule, ScheduleLimits, Schedules, SchedulesFile
 from tests.bot.extensions.postgres.workers import THREAD, rows
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.serving import KEYS, Chat, serving
 from tests.world import ANN, T1
 from threads.background import background_tasks
@@ -94,13 +94,10 @@ async def test_a_process_that_serves_another_transport_keeps_nobody_from_sending
     terminal = Chat()
     terminal.name = "terminal"
     async with serve_on(tmp_path / "a", settings, chat=terminal):
-        while not rows(dsn, "SELECT FROM role WHERE name LIKE 'schedules%'"):
-            await anyio.sleep(0.02)
+        await until(lambda: rows(dsn, "SELECT FROM role WHERE name LIKE 'schedules%'"))
         async with serve_on(tmp_path / "b", settings) as chat:
             store = PostgresStore(dsn, tmp_path, name="w", version="1", now=now)
             schedules = Schedules(await store.states.open("schedules", SchedulesFile()), now)
             await schedules.add(Schedule(thread=str(T1), author=ANN, text="hello", next_at=now(), source="s"))
             await store.abort()
-            with anyio.fail_after(WITHIN_S):
-                while not chat.posts:
-                    await anyio.sleep(0.05)
+            await until(lambda: chat.posts)

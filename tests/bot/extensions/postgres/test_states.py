@@ -9,7 +9,7 @@ from pydantic import Field
 from bot.extensions.postgres import states as states_module
 from bot.extensions.postgres.session import DatabaseSession, SessionLost
 from tests.bot.extensions.postgres.workers import rows, workers
-from tests.patience import WITHIN_S
+from tests.patience import until
 from threads.background import background_tasks
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.store.json_file import JsonState
@@ -26,12 +26,6 @@ def adding(*names):
 
 def waits():
     """Take no note that another worker has the role."""
-
-
-async def until(predicate):
-    with anyio.fail_after(WITHIN_S):
-        while not predicate():
-            await anyio.sleep(0.01)
 
 
 async def test_changes_of_all_workers_come_together_and_each_sees_them_unasked(dsn):
