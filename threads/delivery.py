@@ -88,7 +88,6 @@ class Outlet(Protocol):
 
     async def post(self, outgoing: Outgoing) -> str:
         """Return the platform's id. Raises `PostFailed` when it gives the post up."""
-        ...
 
     async def find(self, thread: ThreadId, key: str) -> str | None: ...
 

@@ -182,7 +182,6 @@ class Tool(Protocol):
 
     async def __call__(self, arguments: Any, context: ToolContext) -> JsonValue | ToolOutput:
         """Return the result for the model; raises `bot.ports.errors.ToolError`."""
-        ...
 
 
 @runtime_checkable
@@ -191,7 +190,6 @@ class Checking(Protocol):
 
     async def check(self, arguments: Any, context: ToolContext) -> None:
         """Raise a `bot.ports.errors.ToolError` if the call cannot work."""
-        ...
 
 
 @runtime_checkable
@@ -201,11 +199,9 @@ class Changing(Protocol):
     @property
     def news(self) -> str:
         """Return what is new about it, in words for people; "" once it is accepted."""
-        ...
 
     async def accept(self) -> None:
         """Take note that a person has let it be used as it is now."""
-        ...
 
 
 class Tools(Protocol):
@@ -218,11 +214,9 @@ class Tools(Protocol):
         self, calls: Sequence[ToolCall], context: ToolContext, on_event: OnEvent
     ) -> list[ToolResult]:
         """Run the calls of one step and return their results in the same order; raises no failure."""
-        ...
 
     def waits(self, call: ToolCall, context: ToolContext) -> bool:
         """Return whether the call waited for a person when the last process ended, so it has not run."""
-        ...
 
 
 def arguments_of(tool: Tool, call: ToolCall) -> Arguments:

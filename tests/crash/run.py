@@ -65,17 +65,14 @@ class Place(Protocol):
 
     async def serve(self, *, task_status: TaskStatus[int]) -> None:
         """Serve until cancelled; start with the port."""
-        ...
 
     async def talk(self) -> None:
         """Let people write until `talking` ends."""
-        ...
 
     async def until_settled(self) -> None: ...
 
     def close(self) -> None:
         """Write down what the judge has to know."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

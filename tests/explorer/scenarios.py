@@ -59,18 +59,15 @@ class Scenario(Protocol):
 
     def stage(self, at: int) -> Hashable:
         """Return a value that differs when what may be found differs."""
-        ...
 
     async def judge(self, disk: ModelDisk, at: int, *, power: bool) -> object:
         """Recover on *disk*, found after a crash at operation *at*; raises `Violation`.
 
         *power* says that the machine stopped, not only the process.
         """
-        ...
 
     async def recover(self, disk: ModelDisk, at: int, *, power: bool) -> Scenario:
         """`judge`, go on working there, and return the scenario that the next crash is judged by."""
-        ...
 
 
 def incoming(name: str, text: str = "") -> Incoming:

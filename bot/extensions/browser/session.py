@@ -88,11 +88,9 @@ class Engine(Protocol):
 
     async def view(self, request: PageRequest, visit: Visit, deadline: float) -> PageView:
         """See `SharedBrowser.view`."""
-        ...
 
     async def memory(self) -> int:
         """Return the bytes that its processes have for themselves; raises any error if it does not answer."""
-        ...
 
 
 OnFailure = Callable[[BrowserFailed | PageFailed], None]

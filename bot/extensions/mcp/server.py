@@ -102,11 +102,9 @@ class Authenticator(Protocol):
     @property
     def guard(self) -> Guard:
         """Return what checks the addresses that a sign-in leads to."""
-        ...
 
     async def authenticate(self) -> Auth:
         """Return the authentication of one connection. Raises `StoreUnavailable` and `ConfigInvalid`."""
-        ...
 
 
 @dataclass(eq=False, slots=True)
