@@ -30,6 +30,7 @@ from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.serving import compatible
 from tests.transports.web.chromium import browsing
 from tests.transports.web.site import Site, Visitor, serving_page
+from threads.background import background_tasks
 from threads.model import Taken, TextDelta, ThreadId, TurnStarted
 
 THREAD = ThreadId("web", "", "you", "aaaa")
@@ -160,7 +161,7 @@ async def film(site: Site, page: Page, folder: Path) -> None:
 
 async def stream_at_a_pace(options: argparse.Namespace) -> None:
     model = Paced(0.05 if options.film else 0.1)
-    async with FakeOpenAI(model.reply) as api, anyio.create_task_group() as tasks:
+    async with FakeOpenAI(model.reply) as api, background_tasks() as tasks:
         tasks.start_soon(model.run)
         fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
         with tempfile.TemporaryDirectory() as folder:
@@ -174,7 +175,6 @@ async def stream_at_a_pace(options: argparse.Namespace) -> None:
                     if options.film
                     else stream_for(site, page, api, options.minutes)
                 )
-        tasks.cancel_scope.cancel()
 
 
 async def main() -> None:

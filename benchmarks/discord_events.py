@@ -29,6 +29,7 @@ import anyio.to_thread
 
 from benchmarks.child import ask, import_cost, import_figures, serving
 from benchmarks.figures import Conditions, Figure
+from threads.background import background_tasks
 
 RATIO = 3.0
 FIRST, LAST = "the first", "the last"
@@ -170,11 +171,10 @@ async def _durable(where: str, gauge: _Gauge, data: Path) -> AsyncIterator[Finis
         await journal.receive(event)
         gauge.saw(event.text)
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(journal.run, NullTaker())
         tasks.start_soon(_transport(where, data).serve, take)
         yield _at_once
-        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -183,7 +183,7 @@ async def _whole(where: str, gauge: _Gauge, data: Path) -> AsyncIterator[Finish]
     from threads.model import Inbound, Incoming  # noqa: PLC0415
 
     edge = _transport(where, data)
-    async with running(data, edge, Instant()) as core, anyio.create_task_group() as tasks:
+    async with running(data, edge, Instant()) as core, background_tasks() as tasks:
 
         async def take(event: Inbound) -> None:
             assert isinstance(event, Incoming)
@@ -196,7 +196,6 @@ async def _whole(where: str, gauge: _Gauge, data: Path) -> AsyncIterator[Finish]
 
         tasks.start_soon(edge.serve, take)
         yield settled
-        tasks.cancel_scope.cancel()
 
 
 def _transport(where: str, data: Path):

@@ -23,6 +23,7 @@ import anyio
 
 from benchmarks.child import ask
 from benchmarks.figures import Conditions, Figure
+from threads.background import background_tasks
 
 if TYPE_CHECKING:
     from tests.fakes.discord import FakeDiscord
@@ -105,7 +106,7 @@ async def _ours(discord: FakeDiscord, rest: Rest, deltas: int, size: int) -> dic
         presence.show(thread, asked, TextDelta(delta))
         cpu += time.perf_counter() - began
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(presence.run)
         presence.show(thread, asked, TurnStarted())
         text = await _stream(deltas, size, take)
@@ -114,7 +115,6 @@ async def _ours(discord: FakeDiscord, rest: Rest, deltas: int, size: int) -> dic
         draft = presence.draft_of(thread, asked)
         tasks.start_soon(posting.post, outgoing, await draft.hand_over() if draft else ())
         late = await _whole(discord, direct, text, ended)
-        tasks.cancel_scope.cancel()
     calls = discord.calls_to("POST /channels/{}/messages", "PATCH /channels/{}/messages/{}")
     return {"late_ms": late, "us": cpu / deltas * 1e6, "calls": len(calls)}
 

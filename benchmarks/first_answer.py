@@ -31,6 +31,7 @@ from tests.fakes.openai import FakeOpenAI, chat_answer, response_answer
 from tests.serving import KEYS, Chat, anthropic, compatible, openai
 from tests.transports.web.site import Visitor, serving_page
 from tests.unprivileged import run_unprivileged
+from threads.background import background_tasks
 
 LATER_S = 0.1
 """By how much the first answer may take longer than the tenth."""
@@ -136,11 +137,10 @@ async def _chatting(
     async def run() -> None:
         await serve(settings, KEYS, model=model, make_transports=lambda _: [chat], watch=_prepared)
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(run)
         await chat.ready.wait()
         yield chat.say
-        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from bot.ports.model import Request
 from bot.wiring.core import Core
 from tests.bot.llm.herd import gated
 from tests.one_model import Only
+from threads.background import background_tasks
 
 OTHERS = 196
 HUNG, CRASHING, FLOODING, FAILING = 900, 901, 902, 903
@@ -97,19 +98,16 @@ async def _measure(folder: Path, rounds: int) -> tuple[list[float], list[float]]
     async with (
         running(folder / "calm", calm, Only(gated(Instant(), AT_ONCE))) as one,
         running(folder / "poisoned", poisoned, Only(gated(_Poisoned(), AT_ONCE))) as other,
-        anyio.create_task_group() as tasks,
     ):
         await other.orchestrator.receive(message(HUNG, 0))
         for n in range(-1, rounds):  # the first round only fills the caches
             found = await _slice(one, calm, n)
-            async with anyio.create_task_group() as bad:
+            async with background_tasks() as bad:
                 bad.start_soon(_misbehave, other, poisoned, n)
                 hurt = await _slice(other, poisoned, n)
-                bad.cancel_scope.cancel()
             if n >= 0:
                 without.append(quantile(found, 0.99))
                 beside.append(quantile(hurt, 0.99))
-        tasks.cancel_scope.cancel()
     return without, beside
 
 

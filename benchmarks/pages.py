@@ -29,6 +29,7 @@ from benchmarks.rig import USAGE, Instant, running
 from bot.ports.model import Completion, Request
 from bot.wiring.core import Core
 from tests.transports.web.alone import transport
+from threads.background import background_tasks
 from threads.model import (
     Author,
     Incoming,
@@ -112,11 +113,10 @@ async def _bot(data: Path, deltas: int) -> AsyncIterator[tuple[Core, Timed, WebT
     data.mkdir()
     web = transport(data)
     room = Timed(web)
-    async with running(data, room, Slow(deltas)) as core, anyio.create_task_group() as tasks:
+    async with running(data, room, Slow(deltas)) as core, background_tasks() as tasks:
         tasks.start_soon(web.serve, core.orchestrator.receive)
         await web.reconnected()
         yield core, room, web
-        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -197,14 +197,13 @@ async def _read(port: int, name: str, cookies: dict[str, str]) -> None:
                     if piece == b"0":
                         first.append(ages[-1])
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         for number in range(PAGES):
             tasks.start_soon(page, number)
         await opened.wait()
         await anyio.sleep(SETTLE_S)
         print("open", flush=True)
         await anyio.to_thread.run_sync(sys.stdin.readline)
-        tasks.cancel_scope.cancel()
     found = {"first": median(first), "first99": quantile(first, 0.99), "age": median(ages)}
     print(json.dumps({**found, "pieces": len(ages)}), flush=True)
 

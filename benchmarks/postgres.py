@@ -25,6 +25,7 @@ from benchmarks.slack_wire import cpu_of
 from bot.extensions.postgres.journal import Ownership
 from bot.extensions.postgres.store import PostgresStore
 from tests.fakes.postgres import Server
+from threads.background import background_tasks
 from threads.journal.records import Intent, PendingMessage, Settled
 from threads.model import Author, FollowUp, Incoming, StopRequest, ThreadId
 
@@ -73,10 +74,9 @@ async def _worker(dsn: str) -> AsyncIterator[tuple[PostgresStore, Taker]]:
     taker = Taker()
     await store.open(["slack"])
     try:
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             store.start(tasks, taker)
             yield store, taker
-            tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
             await store.abort()

@@ -23,6 +23,7 @@ from benchmarks.figures import Conditions, Figure
 from benchmarks.rig import Instant, Room, inline, message, running
 from bot.agent.prompt.user_message import user_message
 from bot.wiring.app import utc_now
+from threads.background import background_tasks
 from threads.delivery import LATE_POST_S
 from threads.journal.journal import FileJournal
 from threads.journal.ports import NullTaker
@@ -79,7 +80,7 @@ async def _journal(data: Path, threads: int) -> None:
 
     journal = FileJournal(PosixDisk(), data / "journal.jsonl", offload=inline, now=now)
     journal.open()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(journal.run, NullTaker())
         for first in range(0, threads, AT_ONCE):
             span = range(first, min(first + AT_ONCE, threads))
@@ -90,7 +91,6 @@ async def _journal(data: Path, threads: int) -> None:
         await journal.append(
             *[r for thread in range(PENDING) for r in _story(thread, 1)[: 1 + (thread % 4 == 0)]]
         )
-        tasks.cancel_scope.cancel()
 
 
 def _story(thread: int, n: int) -> list[Record]:

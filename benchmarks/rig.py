@@ -22,6 +22,7 @@ from bot.wiring.core import Core, open_core
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
 from tests.world import core_parts
+from threads.background import background_tasks
 from threads.model import (
     Author,
     Incoming,
@@ -147,6 +148,5 @@ async def running(
             agent={"system": system_prompt("threadfast")},
             limits=limits,
         )
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             yield await open_core(tasks, parts)
-            tasks.cancel_scope.cancel()

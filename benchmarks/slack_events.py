@@ -27,6 +27,7 @@ import anyio.to_thread
 
 from benchmarks.child import ask, import_cost, import_figures, serving
 from benchmarks.figures import Conditions, Figure
+from threads.background import background_tasks
 
 AT_ONCE = 500
 PACE_PER_S = 1000
@@ -175,11 +176,10 @@ async def _journal(base_url: str, gauge: _Gauge, data: Path) -> AsyncIterator[No
         assert isinstance(incoming, Incoming)
         await journal.receive(incoming)
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(journal.run, NullTaker())
         async with _linked(base_url, gauge, take):
             yield
-        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -196,13 +196,12 @@ async def _linked(base_url: str, gauge: _Gauge, take: Callable) -> AsyncIterator
 
     socket_mode.Socket = Counted
     client = AsyncWebClient("xoxb-fake-token", base_url=base_url)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(
             socket_mode.SocketModeLink(app_token="xapp-fake-token", client=client, take=take).run,
             lambda: None,
         )
         yield
-        tasks.cancel_scope.cancel()
 
 
 READERS = {"raw": _raw, "ours": _ours, "journal": _journal}

@@ -32,6 +32,7 @@ from tests.sim.loop import virtual_loop
 from tests.tool_context import file_tools, make_toolbox
 from tests.transports.slack.virtual import LATENCY_S, VirtualWeb, virtual_slack
 from tests.world import core_parts, inline
+from threads.background import background_tasks
 from threads.model import TurnLimits
 from threads.store.disk import PosixDisk
 from threads.store.mark_file import MarkFile
@@ -120,12 +121,11 @@ async def _bot(data: Path) -> AsyncIterator[Edge]:
     parts = core_parts(
         data, edge, Instant(), toolbox, disk=disk, offload=inline, now=now, limits=limits, recovery=recovery
     )
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         core = await open_core(tasks, parts)
         tasks.start_soon(edge.serve, core.orchestrator.receive)
         await edge.reconnected()
         yield edge
-        tasks.cancel_scope.cancel()
 
 
 async def _wave(edge: Edge, place: Callable[[int], str], during: Callable[[], None] = lambda: None) -> Herd:

@@ -43,6 +43,7 @@ from bot.tools.gate import Toolbox
 from bot.tools.web.http_client import HttpClient
 from tests.tool_context import make_toolbox, tool_context
 from tests.unprivileged import run_unprivileged
+from threads.background import background_tasks
 from threads.model import ToolCall, TurnEvent
 from threads.store.disk import PosixDisk
 
@@ -179,13 +180,12 @@ async def many(folder: Path, commands: int) -> tuple[int, int]:
             most = max(most, await offload(_children))
             await anyio.sleep(0.005)
 
-    async with anyio.create_task_group() as counting:
+    async with background_tasks() as counting:
         counting.start_soon(count)
         async with anyio.create_task_group() as tasks:
             for n in range(commands):
                 context = tool_context(folder / f"many-{n}")
                 tasks.start_soon(partial(call, toolbox, context, "shell", command="head -c 200000 /dev/zero"))
-        counting.cancel_scope.cancel()
     return grown(), most
 
 
@@ -267,11 +267,10 @@ async def _site() -> AsyncIterator[int]:
 
     async with (
         await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        anyio.create_task_group() as tasks,
+        background_tasks() as tasks,
     ):
         tasks.start_soon(listener.serve, serve)
         yield listener.extra(anyio.abc.SocketAttribute.local_port)
-        tasks.cancel_scope.cancel()
 
 
 async def _web(runs: int) -> dict[str, float]:

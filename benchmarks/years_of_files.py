@@ -29,6 +29,7 @@ from bot.config.settings import Settings
 from bot.observe.audit import AuditRecord
 from bot.observe.audit import record_adapter as audit_adapter
 from bot.ports.model import Usage
+from threads.background import background_tasks
 from threads.journal.journal import FileJournal
 from threads.journal.ports import NullTaker
 from threads.journal.records import Intent, PendingMessage, Received, Record
@@ -199,7 +200,7 @@ async def _write_journal(data: Path, said: Sequence[Said]) -> None:
     at = said[0].at
     journal = FileJournal(PosixDisk(), data / "journal.jsonl", offload=inline, now=lambda: at)
     journal.open()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(journal.run, NullTaker())
         for first in range(0, len(said), AT_ONCE):
             records = list[Record]()
@@ -211,7 +212,6 @@ async def _write_journal(data: Path, said: Sequence[Said]) -> None:
                 records.append(pending.settled("answered"))
             await journal.append(*records)
             journal.ledger.log_holds(*list(journal.ledger.unlogged))
-        tasks.cancel_scope.cancel()
 
 
 def fill(data: Path, threads: int, days: int) -> Years:

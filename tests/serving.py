@@ -19,6 +19,7 @@ from bot.wiring.chat import completed
 from bot.wiring.reload import Reload
 from tests.patience import WITHIN_S
 from tests.world import ANN, T1, Platform, message
+from threads.background import background_tasks
 from threads.model import Author, Incoming, Outgoing, Sink, ThreadId
 
 KEYS = {"ANTHROPIC_API_KEY": "sk-ant-test", "OPENAI_API_KEY": "sk-test"}
@@ -80,7 +81,7 @@ async def serving(
         reload = Reload(CurrentSettings(settings), SettingsFile(file, data), environ, complete)
     events = events or EventStream()
     chat.ready = anyio.Event()  # a chat that served before would count as ready at once
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
 
         async def run() -> None:
             await serve(
@@ -97,7 +98,6 @@ async def serving(
         with anyio.fail_after(WITHIN_S):
             await chat.ready.wait()
         yield chat
-        tasks.cancel_scope.cancel()
 
 
 def anthropic(base_url: str, **more: object) -> dict[str, object]:

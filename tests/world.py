@@ -34,6 +34,7 @@ from bot.wiring.tool_set import ToolSet, open_tool_set
 from tests.one_model import OneModel
 from tests.tool_context import file_tools, make_toolbox, nowhere
 from threads import wording
+from threads.background import background_tasks
 from threads.errors import PostFailed, StoreUnavailable
 from threads.file_store import FileStore
 from threads.model import (
@@ -388,9 +389,8 @@ async def running(
     """Run a bot over *data* until the block ends. It ends as a killed process does: nothing shuts down."""
     toolbox = make_toolbox([*file_tools(inline), *tools], permits=permits, recovery=recovery)
     surroundings = {"disk": disk or PosixDisk(), "offload": inline, "now": clock or Clock()}
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         yield await open_core(tasks, core_parts(data, platform, model, toolbox, **surroundings | changes))
-        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager

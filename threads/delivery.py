@@ -59,6 +59,10 @@ LEFT_WITHIN_S = 900.0
 """Unfinished answers are looked for if their turn ended at most so many seconds before the crash."""
 
 
+Post = Callable[[PendingMessage, Intent], Awaitable[str]]
+"""Posts what an intent says, and returns the platform's id of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """The outcome of a message, and its text, or the message whose post covers it (``by``).
@@ -88,7 +92,6 @@ class Outlet(Protocol):
 
     async def post(self, outgoing: Outgoing) -> str:
         """Return the platform's id. Raises `PostFailed` when it gives the post up."""
-        ...
 
     async def find(self, thread: ThreadId, key: str) -> str | None: ...
 
@@ -219,9 +222,7 @@ class Delivery:
             mentions=missed,
         )
 
-    async def _finish(
-        self, pending: PendingMessage, post: Callable[[PendingMessage, Intent], Awaitable[str]]
-    ) -> None:
+    async def _finish(self, pending: PendingMessage, post: Post) -> None:
         if (intent := pending.intent) is None:  # the thread was lost and came back, with another object
             raise Fenced(thread_id=pending.received.thread_id)
         if not pending.platform_id and not pending.dropped:
@@ -324,8 +325,7 @@ class Delivery:
 
 
 def _ids(pending: PendingMessage) -> dict[str, str]:
-    received = pending.received
-    ids = {"thread_id": received.thread_id, "message_id": received.message_id}
+    ids = {"thread_id": pending.received.thread_id, "message_id": pending.received.message_id}
     return {**ids, "correlation_id": pending.reference} if pending.reference else ids
 
 

@@ -128,10 +128,9 @@ class Agent:
     def _model_calls(self, turn: Turn, model: TurnModel, keep: int) -> ModelCalls:
         thread = turn.incoming.thread
         compaction = Compaction(keep, self.spill(thread), self.compaction.enabled, self.summaries)
-        key = str(thread)
-        request = partial(replace, self.empty, system=self.system, tools=self.tools.specs, cache_key=key)
-        tell = self.mask_events(turn.tell)
-        return ModelCalls(turn, model, compaction, request, self.compaction.threshold, tell)
+        same = {"system": self.system, "tools": self.tools.specs, "cache_key": str(thread)}
+        threshold, tell = self.compaction.threshold, self.mask_events(turn.tell)
+        return ModelCalls(turn, model, compaction, partial(replace, self.empty, **same), threshold, tell)
 
     async def _step(self, turn: Turn, completion: Completion, progress: _Progress) -> str | None:
         """Take one completion; return the whole answer, or None if the turn goes on."""

@@ -47,11 +47,9 @@ class SpendingLedger(Protocol):
     @property
     def today(self) -> str:
         """The UTC day that a call which begins now belongs to."""
-        ...
 
     async def read(self, keys: Iterable[Key]) -> None:
         """Bring the totals of these keys up to date; raises `StoreUnavailable`."""
-        ...
 
     async def reserve(self, call: Call, most: int, policy: Policy, pace: Pace | None = None) -> int:
         """Set aside the *most* that a call can cost, in micro-dollars, and return the ``seq`` of the reservation.
@@ -59,23 +57,18 @@ class SpendingLedger(Protocol):
         If the process ends within the call, it is charged for the time that passed, by its *pace*.
         Raises `OverLimit`, and `StoreUnavailable` when a hard budget cannot be stored.
         """
-        ...
 
     def put(self, record: Commit) -> object:
         """Count the cost of a call at once, and store it soon."""
-        ...
 
     async def warn(self, call: Call, policy: Policy) -> list[tuple[Key, Level]]:
         """Return the limits for which a warning is due; each warning is returned once."""
-        ...
 
     def writing(self) -> AbstractAsyncContextManager[object]:
         """Write while the block lasts, and then write the rest."""
-        ...
 
     async def append(self, record: Grant) -> None:
         """Return when the grant is durable; raises `StoreUnavailable`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+
+
+def has_module(name: str) -> bool:
+    """Return whether a module is installed."""
+    with suppress(ModuleNotFoundError):  # not even the package that it is in
+        return find_spec(name) is not None
+    return False
 
 
 @dataclass(frozen=True, slots=True)

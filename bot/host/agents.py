@@ -59,7 +59,6 @@ class Agents(Protocol):
 
     async def usual(self, incoming: Incoming, tools: Collection[str] | None = None) -> Agent:
         """Return the agent that would answer a message."""
-        ...
 
     def models_under(
         self, change: ChangeOf, incoming: Incoming, tools: Collection[str] | None, *, chosen: bool
@@ -69,7 +68,6 @@ class Agents(Protocol):
         Without *chosen* the thread's choice does not count. It raises `bot.ports.config_error.ConfigInvalid` then if
         a model of the settings cannot be used.
         """
-        ...
 
 
 class PlaceModels(Protocol):

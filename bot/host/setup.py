@@ -20,7 +20,6 @@ class Screen(Protocol):
 
     def steps(self, steps: Sequence[tuple[str, str]]) -> None:
         """Print what a person has to do: sentences, each with the address that it links to or a blank."""
-        ...
 
     def ask(self, question: str, read: Callable[[str], T], default: str = "") -> T: ...
 

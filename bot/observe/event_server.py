@@ -29,6 +29,7 @@ from bot.guards.redaction import Masker
 from bot.observe.event_lines import KINDS, encode
 from bot.observe.event_stream import EventStream, WantedKinds
 from bot.observe.logs import cleaned
+from threads.background import background_tasks
 
 log = logging.getLogger(__name__)
 
@@ -78,11 +79,10 @@ class EventServer:
         """Send lines until the end, the follower hangs up, or it is cut."""
         self.followers += 1
         try:
-            async with anyio.create_task_group() as tasks:
+            async with background_tasks() as tasks:
                 tasks.start_soon(_until_gone, stream, tasks.cancel_scope)
                 with suppress(*_GONE):
                     await self._send(stream, peer, asked)
-                tasks.cancel_scope.cancel()
         finally:
             self.followers -= 1
 

@@ -26,6 +26,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from bot.observe.live_parts import LiveParts
+from threads.background import background_tasks
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +44,9 @@ class Stop:
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run *work* until it ends or a signal arrives. *work* enters `draining` while it serves."""
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             await tasks.start(self._listen, tasks.cancel_scope)
             await work()
-            tasks.cancel_scope.cancel()
 
     @asynccontextmanager
     async def draining(self, live: LiveParts, on_stop: Callable[[float], object]) -> AsyncIterator[None]:
@@ -54,11 +54,10 @@ class Stop:
 
         *on_stop* is called with the seconds that turns have.
         """
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(self._drain, live, on_stop, tasks.cancel_scope)
             self._serving = True
             yield
-            tasks.cancel_scope.cancel()
 
     async def _listen(
         self, everything: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED

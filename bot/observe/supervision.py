@@ -20,6 +20,7 @@ from bot.observe.systemd_notify import Notify
 from bot.observe.watchdog import Watchdog
 from bot.observe.worker_threads import watch_workers
 from bot.ports.status import Status
+from threads.background import background_tasks
 
 LEAVE_S = 15.0
 """Time to close the links and exit after the last turn: Discord needs 5.5 s; the rest is margin."""
@@ -52,7 +53,7 @@ async def supervised(
     publish(watchdog.status)
     on_socket = EventServer(events, live.mask), live.posts
     with lag.watching():
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(workers.run)
             tasks.start_soon(watchdog.run)
             tasks.start_soon(collect_garbage)
@@ -62,7 +63,6 @@ async def supervised(
                 stop.draining(live, lambda drain_s: notify.stopping(drain_s + LEAVE_S)),
             ):
                 yield
-            tasks.cancel_scope.cancel()
 
 
 async def collect_garbage() -> None:

@@ -19,6 +19,7 @@ from typing import Literal
 import anyio
 import anyio.to_thread
 
+from threads.background import background_tasks
 from threads.store.disk_threads import DiskThreads
 
 PROBE_EVERY_S = 5.0
@@ -36,10 +37,9 @@ class WorkerWatch:
 
     async def run(self) -> None:
         while True:
-            async with anyio.create_task_group() as tasks:
+            async with background_tasks() as tasks:
                 tasks.start_soon(self._suspect)
                 await self.probe_threads()
-                tasks.cancel_scope.cancel()
             self.state = "free"
             await anyio.sleep(PROBE_EVERY_S)
 

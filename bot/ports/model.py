@@ -133,14 +133,12 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """``provider/model``."""
-        ...
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """Stream `TextDelta`s to *on_event* and return the complete answer; raises `bot.ports.errors.ProviderError`.
 
         An adapter only translates and classifies errors. Wrappers retry, wait and log.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +164,6 @@ class KnownModel(Model, Protocol):
     @property
     def info(self) -> ModelInfo:
         """The capabilities of the model that is asked next."""
-        ...
 
 
 class TurnModel(KnownModel, Protocol):
@@ -175,12 +172,10 @@ class TurnModel(KnownModel, Protocol):
     @property
     def usage(self) -> Usage:
         """The sum of all calls of this turn, failed ones included."""
-        ...
 
     @property
     def spent_usd(self) -> float | None:
         """The cost of these calls; None if a price is unknown."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +222,5 @@ class Models(Protocol):
     @property
     def name(self) -> str:
         """The default model, ``provider/model``; a thread can choose another."""
-        ...
 
     async def for_turn(self, turn: Turn) -> TurnModel: ...

@@ -166,7 +166,7 @@ class ToolOutput:
 
 
 class Tool(Protocol):
-    """A tool for models. ``arguments`` is the pydantic model of its input."""
+    """A tool for models. ``arguments`` is the pydantic model of its input: each call gets such a one."""
 
     @property
     def name(self) -> str: ...
@@ -180,18 +180,16 @@ class Tool(Protocol):
     @property
     def arguments(self) -> type[Arguments]: ...
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
+    async def __call__(self, arguments: Any, context: ToolContext) -> JsonValue | ToolOutput:
         """Return the result for the model; raises `bot.ports.errors.ToolError`."""
-        ...
 
 
 @runtime_checkable
 class Checking(Protocol):
     """A tool that can tell beforehand that a call is in vain, so that nobody is asked for it."""
 
-    async def check(self, arguments: Arguments, context: ToolContext) -> None:
+    async def check(self, arguments: Any, context: ToolContext) -> None:
         """Raise a `bot.ports.errors.ToolError` if the call cannot work."""
-        ...
 
 
 @runtime_checkable
@@ -201,11 +199,9 @@ class Changing(Protocol):
     @property
     def news(self) -> str:
         """Return what is new about it, in words for people; "" once it is accepted."""
-        ...
 
     async def accept(self) -> None:
         """Take note that a person has let it be used as it is now."""
-        ...
 
 
 class Tools(Protocol):
@@ -218,11 +214,9 @@ class Tools(Protocol):
         self, calls: Sequence[ToolCall], context: ToolContext, on_event: OnEvent
     ) -> list[ToolResult]:
         """Run the calls of one step and return their results in the same order; raises no failure."""
-        ...
 
     def waits(self, call: ToolCall, context: ToolContext) -> bool:
         """Return whether the call waited for a person when the last process ended, so it has not run."""
-        ...
 
 
 def arguments_of(tool: Tool, call: ToolCall) -> Arguments:

@@ -77,18 +77,15 @@ class ModelCommands(Protocol):
 
     def list_models(self, thread: ThreadId) -> str:
         """Return the thread's model, the other models, and how to choose one."""
-        ...
 
     async def choose_model(self, thread: ThreadId, words: str, conversation: Sequence[Message]) -> str:
         """Choose a model for the thread, how much it reasons, or both, or say why that is not possible.
 
         Raises `StoreUnavailable`, and `CapabilityMissing` for a model that cannot read the whole conversation.
         """
-        ...
 
     async def describe_usage(self, thread: ThreadId, user: str) -> str:
         """Return what was spent, and the limits. Raises `StoreUnavailable`."""
-        ...
 
 
 class MemoryCommands(Protocol):
@@ -98,7 +95,6 @@ class MemoryCommands(Protocol):
 
     async def forget(self, thread: ThreadId, note_id: str, user: str) -> str:
         """Delete a note and confirm it. Raises `StoreUnavailable`."""
-        ...
 
 
 class OwnTurns(Protocol):
@@ -140,11 +136,9 @@ class Permissions(Protocol):
 
     async def revoke(self, thread: ThreadId, by: str) -> int:
         """Revoke all standing permissions of the thread, and return how many. Raises `StoreUnavailable`."""
-        ...
 
     def asks(self, thread: ThreadId, message_id: str) -> bool:
         """Return whether a question about a call of this message's turn may still be answered."""
-        ...
 
 
 class AskedQuestions(Protocol):
@@ -152,15 +146,12 @@ class AskedQuestions(Protocol):
 
     def asks(self, thread: ThreadId, message_id: str) -> bool:
         """Return whether a question of this message's turn may still be answered."""
-        ...
 
     def expects(self, incoming: Incoming, received_at: str) -> bool:
         """Return whether a message answers a question from before a restart, or did so before the restart."""
-        ...
 
     def answered_by(self, incoming: Incoming) -> str:
         """Return the id of the message whose turn asked what this message answered, or ""."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,9 +77,8 @@ class AskPerson:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = AskPersonArguments
 
-    async def ask(self, arguments: Arguments, context: ToolContext) -> None:
+    async def ask(self, arguments: AskPersonArguments, context: ToolContext) -> None:
         """Return when the question is answered, or its time is over. Raises `ToolError`."""
-        assert isinstance(arguments, AskPersonArguments)
         key = call_key(NAME, arguments, context)
         if self.questions.find(key) is None and self.questions.count(context, "question") >= MOST_QUESTIONS:
             raise ToolRateLimited(
@@ -91,8 +90,7 @@ class AskPerson:
         if not answer.by:
             context.note(wording.NOT_ANSWERED)
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
-        assert isinstance(arguments, AskPersonArguments)
+    async def __call__(self, arguments: AskPersonArguments, context: ToolContext) -> JsonValue:
         answer = self.questions.answer_of(call_key(NAME, arguments, context))
         if answer is None or not answer.by:
             return {"answer": None, "why": "Nobody answered in time.", "next": GO_ON}
@@ -133,7 +131,7 @@ class AskingPermits:
 
     async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         await self.permits.permit(tool, arguments, context)
-        if tool.name == NAME:
+        if isinstance(arguments, AskPersonArguments):
             await AskPerson(self.questions).ask(arguments, context)
 
     def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:

@@ -47,11 +47,9 @@ class Permits(Protocol):
 
     async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         """Return when the call may run. Raises `ToolDenied`."""
-        ...
 
     def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:
         """Return whether the call waited for a person when the last process ended, so it has not run."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,6 @@ class Recovers(Protocol):
         self, tool: Tool, arguments: Arguments, error: ToolError, context: ToolContext
     ) -> Choice:
         """Return what a person chooses, `LEAVE` if nobody is asked. Raises `ToolError` and `StoreUnavailable`."""
-        ...
 
 
 @dataclass(slots=True)

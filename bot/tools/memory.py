@@ -50,8 +50,7 @@ class Remember:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = RememberArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
-        assert isinstance(arguments, RememberArguments)
+    async def __call__(self, arguments: RememberArguments, context: ToolContext) -> JsonValue:
         text = clean(arguments.text)
         if self.mask(text) != text or self.mask(arguments.text) != arguments.text:
             raise ToolInvalidInput(
@@ -75,8 +74,7 @@ class Recall:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = RecallArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
-        assert isinstance(arguments, RecallArguments)
+    async def __call__(self, arguments: RecallArguments, context: ToolContext) -> JsonValue:
         memory = await self.memory.notes(context.thread)
         found = [
             (scope, note)

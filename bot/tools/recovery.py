@@ -88,19 +88,15 @@ class SignIn(Protocol):
     @property
     def private(self) -> bool:
         """Return whether the instructions have a link, because nobody else reads them."""
-        ...
 
     async def is_done(self) -> bool:
         """Return whether the asker is signed in. Raises `StoreUnavailable`."""
-        ...
 
     async def instructions(self) -> str:
         """Return how to sign in, for the asker. Raises `StoreUnavailable`."""
-        ...
 
     def watching(self, on_done: Callable[[], Awaitable[None]]) -> AbstractContextManager[None]:
         """Call *on_done* once the asker is signed in, if that is within the block."""
-        ...
 
 
 class Recovery:

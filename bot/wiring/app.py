@@ -49,6 +49,7 @@ from bot.wiring.reload import Reload
 from bot.wiring.store import leaving, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
+from threads.background import background_tasks
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
 from threads.model import Outgoing, ThreadId, Turn, TurnLimits
@@ -131,7 +132,7 @@ async def serve(
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),
             audit_logs(tool_set.audit, resources.mask),
             storage.ledger.writing(),
-            anyio.create_task_group() as tasks,
+            background_tasks() as tasks,
         ):
             await _load_prices(settings, offload)
             models = _models(settings, environ, storage, resources, tool_set, http, chosen, learned)
@@ -155,7 +156,6 @@ async def serve(
             with _last_writes(offload, journal_offload):
                 async with watch(bot.live(core, (offload, journal_offload))):
                     await bot.serve_transports(core)
-            tasks.cancel_scope.cancel()
     if bot.stopped:
         raise ConfigInvalid("\n".join(bot.stopped))
 

@@ -13,8 +13,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TextIO, cast
 
-import anyio.to_thread
-
 from bot.config.load import SettingsFile, check_start, secrets_of
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
@@ -30,6 +28,7 @@ from bot.wiring.app import serve
 from bot.wiring.chat_lookups import lookups
 from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
+from threads.background import background_tasks
 from transports.base.transport import CONSOLE_USER
 from transports.console import Console
 
@@ -68,11 +67,10 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
             say(f"Note: {trouble}")
         if console.interactive and "files" in settings.tools.enabled:
             say(TRY if live.facts.get("sandbox", "off") != "off" else TRY_WITHOUT_SHELL)
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             if console.interactive:  # while a person types
                 tasks.start_soon(live.prepare)
             yield
-            tasks.cancel_scope.cancel()
 
     with console_logs(settings, environ, interactive=console.interactive) as secrets:
         if settings.verify_providers:

@@ -45,6 +45,7 @@ from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
 from tests.world import core_parts, state_file
 from threads import delivery
+from threads.background import background_tasks
 from threads.journal import journal
 from threads.model import Message, OnEvent, Text, TextDelta, ToolCall, TurnLimits
 from threads.store.data_folder import FolderTaken, lock_data_folder
@@ -242,7 +243,7 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: TurnLi
     with closing(offload), closing(journal_offload), lock_data_folder(args.data):
         async with (
             _forgetting(args, disk, offload, journal_offload) as extensions,
-            anyio.create_task_group() as tasks,
+            background_tasks() as tasks,
         ):
             parts = core_parts(
                 args.data,
@@ -267,7 +268,6 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: TurnLi
             live = LiveParts(args.data, model.name, [transport], (), *inside, list, list, {}, list)
             async with stop.draining(live, lambda _: None):
                 await transport.serve(extensions.receiving(receive) if extensions else receive)
-            tasks.cancel_scope.cancel()
     if store:
         await store.leave()
 

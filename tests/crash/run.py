@@ -27,6 +27,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.crash.book import write_about
 from tests.crash.child import DRAINS_S
+from threads.background import background_tasks
 
 ROOT = Path(__file__).parents[2]
 START_S = 100.0
@@ -64,17 +65,14 @@ class Place(Protocol):
 
     async def serve(self, *, task_status: TaskStatus[int]) -> None:
         """Serve until cancelled; start with the port."""
-        ...
 
     async def talk(self) -> None:
         """Let people write until `talking` ends."""
-        ...
 
     async def until_settled(self) -> None: ...
 
     def close(self) -> None:
         """Write down what the judge has to know."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +258,7 @@ async def crash_run(
     always += ["--brisk"] if rounds.within_s else []
     always += ["--asks"] if rounds.questions else []
     ends = random.Random(f"{rounds.seed} ends")
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         port: int = await tasks.start(platform.serve)
         tasks.start_soon(platform.talk)
         for number in range(rounds.count):
@@ -282,7 +280,6 @@ async def crash_run(
         async with start(port, 0, *last) as bot:
             await meet(bot, Death("time", stage.mend_s), platform, End())
         platform.close()
-        tasks.cancel_scope.cancel()
     report.rounds, report.accepted, report.posts = rounds.count, platform.accepted, platform.posted
     counts, violations = await judge(folder, stage.judge)
     report.counts = counts
@@ -302,10 +299,9 @@ async def drained(bot: Child, platform: Place) -> bool:
         tasks.cancel_scope.cancel()
 
     with anyio.move_on_after(DRAIN_S):
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(watch)
             await bot.over.wait()
-            tasks.cancel_scope.cancel()
     return done
 
 

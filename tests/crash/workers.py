@@ -24,6 +24,7 @@ from bot.extensions.postgres.worker import LEASE_S
 from tests.crash.book import write_about
 from tests.crash.run import DRAIN_S, ROOT, SCALE, START_S, Child, Report, Rounds, Stage, child, judge
 from tests.fakes.postgres import Server
+from threads.background import background_tasks
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
 
@@ -77,7 +78,7 @@ async def workers_run(
         (folder / "data").mkdir()
         left = [*["kill"] * deaths, *["sleep"] * sleeps]
         fate.shuffle(left)
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             port: int = await tasks.start(platform.serve)
             tasks.start_soon(platform.talk)
             tasks.start_soon(_mirror, dsn, folder / "data" / "journal.jsonl")
@@ -106,7 +107,6 @@ async def workers_run(
                     report.violations.append(f"drain: {platform.owed} messages still owed")
                     last.cancel_scope.cancel()
             platform.close()
-            tasks.cancel_scope.cancel()
         export(dsn, folder / "data")
     report.rounds, report.accepted, report.posts = deaths + sleeps, platform.accepted, platform.posted
     counts, violations = await judge(folder, f"{stage.judge}_workers")

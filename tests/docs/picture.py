@@ -19,6 +19,7 @@ import anyio
 from tests.transports.console.screen import Screen
 from tests.transports.web.chromium import browsing, say
 from tests.transports.web.process import process_serving
+from threads.background import background_tasks
 
 TARGET = Path(__file__).parents[2] / "docs" / "chat.svg"
 PAGE = TARGET.with_name("page.png")
@@ -62,14 +63,13 @@ async def terminal_lines() -> list[str]:
                 screen.flush()
 
         try:
-            async with anyio.create_task_group() as tasks:
+            async with background_tasks() as tasks:
                 tasks.start_soon(watch)
                 await screen.shows("main>")
                 for words, expected in CHAT:
                     answer(f"{words}\r")
                     await screen.shows(expected)
                     await anyio.sleep(1)  # the answer's last lines, and the prompt again
-                tasks.cancel_scope.cancel()
         finally:
             process.kill()
             await process.wait()

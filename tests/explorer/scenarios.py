@@ -18,6 +18,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 import anyio
 
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.journal.ports import NullTaker
@@ -58,18 +59,15 @@ class Scenario(Protocol):
 
     def stage(self, at: int) -> Hashable:
         """Return a value that differs when what may be found differs."""
-        ...
 
     async def judge(self, disk: ModelDisk, at: int, *, power: bool) -> object:
         """Recover on *disk*, found after a crash at operation *at*; raises `Violation`.
 
         *power* says that the machine stopped, not only the process.
         """
-        ...
 
     async def recover(self, disk: ModelDisk, at: int, *, power: bool) -> Scenario:
         """`judge`, go on working there, and return the scenario that the next crash is judged by."""
-        ...
 
 
 def incoming(name: str, text: str = "") -> Incoming:
@@ -267,10 +265,9 @@ def kept_aside(found: bytes, disk: ModelDisk, path: Path) -> None:
 
 @asynccontextmanager
 async def running(journal: FileJournal) -> AsyncIterator[None]:
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(journal.run, NullTaker())
         yield
-        tasks.cancel_scope.cancel()
 
 
 async def life(disk: ModelDisk, scenario: JournalScenario) -> None:

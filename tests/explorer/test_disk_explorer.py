@@ -10,7 +10,6 @@ from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
-import anyio
 import pytest
 
 from tests.explorer.campaign import run_all
@@ -31,17 +30,20 @@ from tests.explorer.scenarios import (
     running,
 )
 from tests.explorer.threadfiles import FOLDER, ContextScenario, conversation, entry_of, open_context, said
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.log import Log, entries
+from threads.store import group_commit
 from threads.store.disk import PosixDisk
 
 KINDS = ("io", "full", "read-only")
 
 
 @pytest.fixture(autouse=True)
-def quiet():
+def quiet(monkeypatch):
     logging.disable(logging.CRITICAL)
+    monkeypatch.setattr(group_commit, "LATER_S", 0.0)  # nothing else is under way that could share a write
 
 
 @pytest.mark.parametrize(
@@ -141,14 +143,13 @@ async def test_a_log_loses_no_line_to_a_fault_at_any_operation():
         disk = ModelDisk.holding(EMPTY)
         log = Log(disk, folder=Path, offload=inline)
         written = [entry_of(name, kind) for name in "abcd" for kind in ("message", "settled")]
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(log.run)
             disk.faults = faults
             for n in (0, 2, 4):
                 await log.put(FOLDER, written[n : n + 2], bool).done.wait()
             disk.faults = lambda op: op
             await log.put(FOLDER, written[6:], bool).done.wait()
-            tasks.cancel_scope.cancel()
         found = list(entries(disk, FOLDER / "log.jsonl"))
         assert list(dict.fromkeys(found)) == written
         assert len(found) <= len(written) + 1  # what a full disk took half of may be told twice

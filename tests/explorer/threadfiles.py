@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 from threads.log import Log, LogEntry, entries
 from threads.model import Message, Text, ToolCall, ToolResult
@@ -198,11 +199,10 @@ class LogScenario:
         found = await self.judge(disk, at, power=power)
         scenario = LogScenario(before=found)
         log = Log(disk, folder=Path, offload=inline)
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(log.run)
             for folder in (FOLDER, OTHER):
                 await scenario.add(disk, log, folder, f"after-{at}")
-            tasks.cancel_scope.cancel()
         for folder, before in raw.items():
             read = list(entries(disk, folder / "log.jsonl"))
             new = [line for step in scenario.added for where, line in step.lines if where == folder]
@@ -234,7 +234,7 @@ def ordered_in(part: Sequence[LogEntry], whole: Sequence[LogEntry]) -> bool:
 
 async def history(disk: ModelDisk, scenario: LogScenario) -> None:
     log = Log(disk, folder=Path, offload=inline)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(log.run)
         await scenario.add(disk, log, FOLDER, "m1")
         await scenario.add(disk, log, OTHER, "n1")
@@ -242,4 +242,3 @@ async def history(disk: ModelDisk, scenario: LogScenario) -> None:
             together.start_soon(scenario.add, disk, log, FOLDER, "m2")
             together.start_soon(scenario.add, disk, log, OTHER, "n2")
         await scenario.add(disk, log, FOLDER, "m3", "m4")
-        tasks.cancel_scope.cancel()

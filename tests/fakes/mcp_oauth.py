@@ -33,6 +33,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.prompts.base import UserMessage
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
+from tests.patience import until
+
 CANARY = "kanarie"
 
 
@@ -145,8 +147,7 @@ async def serving(port: int) -> AsyncIterator[Site]:
     server.install_signal_handlers = lambda: None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server._serve)
-        while not server.started:
-            await anyio.sleep(0.01)
+        await until(lambda: server.started)
         yield site
         server.should_exit = server.force_exit = True
 

@@ -18,6 +18,7 @@ from tests.sim.database import Database
 from tests.sim.loop import virtual_loop
 from tests.sim.workers import Clock
 from tests.world import inline
+from threads.background import background_tasks
 
 BEFORE_S = 2 * LEASE_S
 """A worker judges others once it has seen a lease."""
@@ -66,7 +67,7 @@ def play(breaks, away_s, turns):
 
     async def run():
         seats = {name: Seat(f"host={name} dbname=sim", name=name) for name in ("sim1", "sim2")}
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             for name, seat in seats.items():
                 await seat.store.open(["slack"])
                 tasks.start_soon(seat.run)
@@ -84,7 +85,6 @@ def play(breaks, away_s, turns):
             await anyio.sleep(away_s + 1)
             if not away_s:
                 await seats["sim1"].store.ensure_ownership()
-            tasks.cancel_scope.cancel()
 
     with (
         patch.object(psycopg.AsyncConnection, "connect", database.connect),

@@ -25,6 +25,7 @@ from bot.wiring.core import Core, open_core
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
 from tests.world import Platform, core_parts, inline, message, says
+from threads.background import background_tasks
 from threads.delivery import LATE_POST_S
 from threads.errors import StoreUnavailable, TransportUnavailable
 from threads.model import Deleted, Edited, Incoming, Outgoing, ThreadId, TurnLimits
@@ -107,7 +108,7 @@ class Workers:
             after=rng.choice((0, 0.002, 0.02)),
             lost_bell=rng.choice((0, 0.3)),
         )
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             for place in PLACES:
                 tasks.start_soon(self._live, place)
             with anyio.move_on_after(START_S) as starting:
@@ -128,7 +129,6 @@ class Workers:
                 while any(row.outcome is None for row in database.messages.values()):
                     await anyio.sleep(1)
             await anyio.sleep(30)  # whoever was in the middle of something comes to its end
-            tasks.cancel_scope.cancel()
         self._judge()
         return self.run
 
@@ -139,7 +139,7 @@ class Workers:
             store = PostgresStore(dsn, data, name=place, version="1", now=lambda: clock() + skew)
             death = self._deaths[place] = anyio.Event()
             try:
-                async with anyio.create_task_group() as tasks:
+                async with background_tasks() as tasks:
                     parts = core_parts(
                         data,
                         self.platform,
@@ -154,7 +154,6 @@ class Workers:
                     self._cores[place] = await open_core(tasks, parts)
                     await death.wait()
                     self.database.kill(place)
-                    tasks.cancel_scope.cancel()
             except* Exception as group:  # noqa: BLE001 - judged
                 self._ended(group)
             self._cores.pop(place, None)

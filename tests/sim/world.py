@@ -30,6 +30,7 @@ from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.wiring.core import Core, Parts, open_core
 from tests.tool_context import make_toolbox
 from tests.world import core_parts
+from threads.background import background_tasks
 from threads.errors import BotError
 from threads.model import Outgoing
 from threads.store.json_file import JsonFiles
@@ -186,7 +187,7 @@ class World:
 
     async def _process(self) -> None:
         set_current_async_library("asyncio")  # as `anyio.run` does: else it is looked up at every call
-        async with anyio.create_task_group() as tasks, AsyncExitStack() as opened:
+        async with background_tasks() as tasks, AsyncExitStack() as opened:
             self.fate.leave = partial(self._leave, tasks.cancel_scope)
             self.model = await self._open_model(tasks)
             self.model.calm = self._calm
@@ -216,7 +217,6 @@ class World:
                 start_returns(tasks, core, parts, returns, self.record, self.plan.max_age_s)
                 self._returns = returns
             await self._until_nothing_is_owed(core)
-            tasks.cancel_scope.cancel()
 
     def _look_into(self, core: Core) -> None:
         """Watch what only the inside shows: that mailboxes keep their bound."""

@@ -22,6 +22,7 @@ from tests.fakes.discord.records import Message as DiscordMessage
 from tests.fakes.slack import File, Message
 from tests.transports.web.patient import follow
 from tests.transports.web.site import Visitor
+from threads.background import background_tasks
 
 CHOICE = "choice"
 DECIDE_EVERY_S = 2.0
@@ -42,10 +43,9 @@ class _Soaked(ChatPlatform):
         self._cut_every_s = CUT_EVERY_S
 
     async def talk(self) -> None:
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(self._decide)
             await super().talk()
-            tasks.cancel_scope.cancel()
 
     async def _decide(self) -> None:
         while True:
@@ -186,11 +186,10 @@ class InWeb(web.Place):
 
     async def _look_again(self, person: str, root: str, page: web.Kept) -> None:
         page.last_id = ""
-        async with Visitor(self._site) as visitor, anyio.create_task_group() as tasks:
+        async with Visitor(self._site) as visitor, background_tasks() as tasks:
             await visitor.enter(person)
             tasks.start_soon(follow, visitor, root, page)
             await page.until(lambda: page.snapshots)
-            tasks.cancel_scope.cancel()
 
 
 def _chosen(

@@ -35,6 +35,7 @@ from tests.soak.brains import Brains
 from tests.soak.people import InDiscord, InSlack, InWeb
 from tests.soak.plan import CANARIES, TWICE, Plan, settings
 from tests.soak.samples import Row, Samples, Verdict, lowest
+from threads.background import background_tasks
 
 PLACES = "slack", "discord", "web"
 START_S = 120.0
@@ -109,7 +110,7 @@ class Soak:
         async with (
             FakeAnthropic(self._brains.anthropic) as anthropic,
             FakeOpenAI(self._brains.openai) as openai,
-            anyio.create_task_group() as tasks,
+            background_tasks() as tasks,
         ):
             for fake in (anthropic, openai):
                 fake.requests = _Forgetful()
@@ -131,7 +132,6 @@ class Soak:
                 measuring.start_soon(self._live, tasks, measuring.cancel_scope.cancel)
             for place in self._places:
                 place.close()
-            tasks.cancel_scope.cancel()
         await self._look_back()
         report.verdicts = list(self._verdicts())
         return report

@@ -12,6 +12,7 @@ import pytest
 from tests.sim.loop import virtual_time
 from tests.world import T1, FaultyDisk, Gate, Platform, Scripted, calls, message, running, says
 from threads import wording
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable, TransportUnavailable
 from threads.model import Deleted, Edited, Message, Outgoing, ThreadId, TurnLimits, Waiting
 
@@ -184,11 +185,10 @@ async def test_a_message_whose_delete_is_cut_off_while_the_disk_refuses_is_not_l
             with suppress(StoreUnavailable):
                 await bot.orchestrator.receive(Deleted("m2", T1))
 
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(delete)
             for _ in range(steps):
                 await anyio.lowlevel.checkpoint()
-            tasks.cancel_scope.cancel()
         disk.refuse.clear()
         gate.open.set()
         await platform.settled("m1", "m2")

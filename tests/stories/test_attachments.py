@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bot.llm.adapters.wire_form import fit
 from bot.ports.errors import BadRequest, CapabilityMissing, ThinkingRejected
+from tests.patience import until
 from tests.sim.loop import virtual_time
 from tests.world import (
     T1,
@@ -167,8 +168,7 @@ async def test_after_a_crash_a_file_that_is_there_is_not_fetched_again(tmp_path)
     both = with_files(Attachment("F1", "a.png", "image/png"), Attachment("F2", "b"))
     async with running(tmp_path, platform, Scripted()) as bot:
         await bot.orchestrator.receive(both)
-        while platform.opened != ["F1", "F2"]:
-            await anyio.sleep(0.1)
+        await until(lambda: platform.opened == ["F1", "F2"])
         assert [path.name for path in (workspace(tmp_path) / "attachments").iterdir()] == ["m1-a.png"]
     platform.contents["F2"] = [b"half", b" and half"]
     model = Scripted()
@@ -183,8 +183,7 @@ async def test_a_stop_while_a_file_arrives_leaves_nothing_behind(tmp_path):
     platform = Giving(F1=[b"half", None])
     async with running(tmp_path, platform, Scripted()) as bot:
         await bot.orchestrator.receive(with_files(Attachment("F1", "a.txt")))
-        while not platform.opened:
-            await anyio.sleep(0.1)
+        await until(lambda: platform.opened)
         await bot.orchestrator.receive(message(2, "stop"))
         await platform.settled("m1", "m2")
     assert platform.outcomes["m1"] == "stopped"

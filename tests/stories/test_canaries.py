@@ -45,6 +45,7 @@ from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer, fault
 from tests.patience import WITHIN_S
 from tests.serving import Chat, anthropic, serving
 from tests.world import T1
+from threads.background import background_tasks
 from threads.model import Outgoing, Taken, TextDelta, ThreadId, ToolStarted, TurnStarted
 from threads.store.data_folder import thread_folder
 from transports.base.transport import Capabilities
@@ -462,10 +463,9 @@ async def test_no_child_is_given_one(tmp_path):
                 pids.extend(_descendants(os.getpid()))
                 await anyio.sleep(0.002)
 
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(children)
             await made.turn("ask.", Tool("c2", "teller__environment"))
-            tasks.cancel_scope.cancel()
         kinds = {line.split("\0")[-2] if "\0" in line else line for line, _ in pids}
         assert any("server.py" in kind for kind in kinds), kinds
         for line, environment in pids:

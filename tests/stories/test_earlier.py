@@ -14,6 +14,7 @@ import pytest
 
 from bot.agent.prompt.earlier_lines import LONGEST, MOST_CHARACTERS, MOST_LINES
 from bot.agent.prompt.user_message import ONLY_QUOTED, QUOTED
+from tests.patience import until
 from tests.sim.loop import virtual_time
 from tests.world import ANN, T1, Gate, Platform, Scripted, calls, message, running, says
 from threads.errors import TransportUnavailable
@@ -175,8 +176,7 @@ async def test_after_a_crash_in_the_first_turn_they_are_read_again(tmp_path):
     hanging = Scripted(anyio.sleep_forever)
     async with running(tmp_path, platform, hanging) as bot:
         await bot.orchestrator.receive(message(1))
-        while not hanging.requests:
-            await anyio.sleep(0.1)
+        await until(lambda: hanging.requests)
     model = Scripted()
     async with running(tmp_path, platform, model):
         await platform.settled("m1")

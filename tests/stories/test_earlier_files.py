@@ -10,6 +10,7 @@ import anyio
 from bot.agent.prompt.earlier_lines import MOST_LINES
 from bot.agent.prompt.user_message import EARLIER_FILES, UserMessages
 from bot.extensions.files.fetch import MOST_NAMES, FetchFile
+from tests.patience import until
 from tests.sim.loop import virtual_time
 from tests.stories.test_attachments import PNG, Giving, kept
 from tests.stories.test_earlier import BOB, Chatting, asks
@@ -127,8 +128,7 @@ async def test_a_stored_file_is_not_fetched_again_after_a_restart(tmp_path):
     hanging = Scripted(anyio.sleep_forever)
     async with running(tmp_path, platform, hanging) as bot:
         await bot.orchestrator.receive(asks(2))
-        while not hanging.requests:
-            await anyio.sleep(0.1)
+        await until(lambda: hanging.requests)
     model = Scripted(fetch("a.txt"))
     async with running(tmp_path, platform, model, tools=[FetchFile()]):
         await platform.settled("2.0")
@@ -169,8 +169,7 @@ async def test_a_transcript_of_an_earlier_line_is_not_paid_again_after_a_crash(t
     given = {"agent": {"user_messages": UserMessages(to_text=heard)}}
     async with running(tmp_path, platform, hanging, **given) as bot:
         await bot.orchestrator.receive(asks(2))
-        while not hanging.requests:
-            await anyio.sleep(0.1)
+        await until(lambda: hanging.requests)
     async with running(tmp_path, platform, Scripted(), **given):
         await platform.settled("2.0")
     assert len(paid) == 1

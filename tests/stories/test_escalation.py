@@ -14,10 +14,11 @@ from bot.ports.errors import AllProvidersFailed, ModelUnavailable
 from bot.wiring import escalation, outages
 from bot.wiring.app import serve
 from bot.wiring.escalation import Escalation
-from tests.patience import WITHIN_S
+from tests.patience import until
 from tests.serving import FAST, Chat
 from tests.sim.loop import virtual_time
 from tests.world import T1, Clock
+from threads.background import background_tasks
 from threads.errors import TransportFatal, TransportRejected, TransportUnavailable
 from threads.model import ThreadId
 
@@ -59,11 +60,10 @@ class Operators:
 @asynccontextmanager
 async def watching(channel=OPS, operators=None):
     operators = operators or Operators()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         telling = Escalation(tasks, Given(channel=channel), operators.post, lambda _: "", Clock())
         tasks.start_soon(telling.watch, [operators.here, operators.there])
         yield operators, telling
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_transport_that_goes_and_comes_back_is_told_over_the_healthy_one_once_each():
@@ -184,12 +184,10 @@ async def test_in_the_whole_program_a_transport_that_fails_and_one_that_stops_fo
         await serve(settings, {}, model="offline/demo", make_transports=lambda _: [chat, broken])
 
     async def told(count):
-        with anyio.fail_after(WITHIN_S):
-            while len(chat.posts) < count:
-                await anyio.sleep(0.01)
+        await until(lambda: len(chat.posts) >= count)
         return [post.text for post in chat.posts]
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(run)
         await broken.ready.wait()
         broken.state = "disconnected"
@@ -201,5 +199,4 @@ async def test_in_the_whole_program_a_transport_that_fails_and_one_that_stops_fo
             "I have stopped serving Broken, until somebody puts this right: "
             "the token is refused: set another one"
         )
-        tasks.cancel_scope.cancel()
     assert {post.thread.channel for post in chat.posts} == {"OPS"}

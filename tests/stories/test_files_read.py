@@ -12,6 +12,7 @@ from bot.extensions.documents.reader import Reader
 from bot.ports.errors import ContextOverflow
 from bot.ports.outside_text import tainted
 from tests.bot.extensions.documents import hostile_files as made
+from tests.patience import until
 from tests.sim.loop import virtual_time
 from tests.stories.test_attachments import PNG, Giving, answer, kept, with_files, workspace
 from tests.world import Scripted, calls, message, running, says
@@ -210,8 +211,7 @@ async def test_a_stop_while_a_file_is_read_leaves_nothing_of_it(tmp_path):
     platform = Giving(F=b"x")
     async with running(tmp_path, platform, Scripted(), reader=reader) as bot:
         await bot.orchestrator.receive(named("a.txt"))
-        while not reader.asked:
-            await anyio.sleep(0.1)
+        await until(lambda: reader.asked)
         await bot.orchestrator.receive(message(2, "stop"))
         await platform.settled("m1", "m2")
     assert platform.outcomes["m1"] == "stopped"

@@ -28,6 +28,7 @@ from tests.world import (
     says,
 )
 from threads import wording
+from threads.background import background_tasks
 from threads.model import Deleted, Message, Text
 from threads.store.checksummed_lines import read_records
 from threads.store.context import line_adapter
@@ -176,12 +177,11 @@ async def test_a_death_at_any_moment_leaves_one_version_whole_and_comes_to_the_o
         async with running(data, platform, model, offload=dies) as bot:
             await platform.exchange(bot, message(1, "first"), message(2, "second"), message(3, "third"))
             dies.armed = True
-            async with anyio.create_task_group() as tasks:
+            async with background_tasks() as tasks:
                 tasks.start_soon(bot.orchestrator.receive, again(4, 2, "in short"))
                 with anyio.move_on_after(60):
                     await dies.dead.wait()
                     await anyio.sleep(0 if all else 1)
-                tasks.cancel_scope.cancel()
             dies.buried.set()
         left = words(conversation(data))
         found.add(len(left))

@@ -14,6 +14,7 @@ from tests.fakes import openai as o
 from tests.patience import WITHIN_S
 from tests.serving import FAST, Chat, compatible, serving
 from tests.world import ANN, message
+from threads.background import background_tasks
 from threads.model import Author, ThreadId
 from threads.store.disk import PosixDisk, replace_file
 
@@ -90,12 +91,11 @@ async def test_under_load_each_message_is_answered_by_one_whole_version(tmp_path
         save(path, json.dumps(version(fake, 0)))
         async with serving(tmp_path / "data", version(fake, 0), chat=Slack(), file=path) as chat:
             with caplog.at_level(logging.INFO):
-                async with anyio.create_task_group() as swapping:
+                async with background_tasks() as swapping:
                     swapping.start_soon(Swaps(path, fake).run)
                     async with anyio.create_task_group() as talking:
                         for number in range(THREADS):
                             talking.start_soon(talk, chat, number)
-                    swapping.cancel_scope.cancel()
         assert len(chat.outcomes) == MESSAGES
         assert set(chat.outcomes.values()) == {"answered"}
         found = [parts_of(seen) for seen in fake.requests]

@@ -24,7 +24,7 @@ from bot.extensions.mcp.servers import StoredListings
 from bot.schedules.store import Schedules, SchedulesFile
 from bot.tools.approvals import ApprovalsFile
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.serving import anthropic, serving
 from tests.world import Clock, inline, state_file
 from threads.errors import NewerSchema
@@ -182,9 +182,7 @@ async def test_a_decision_counts_even_if_its_line_in_the_audit_is_lost(tmp_path,
         policy=policy,
     ) as (chat, model, _):
         sent = await chat.send("write")
-        with anyio.fail_after(WITHIN_S):
-            while not any(post.choices for post in chat.posts):
-                await anyio.sleep(0.01)
+        await until(lambda: any(post.choices for post in chat.posts))
         await chat.say("/approve once")
         await chat.settled(sent.id)
         assert results(model)[0]["success"] is True

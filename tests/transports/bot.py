@@ -18,6 +18,7 @@ from bot.wiring.core import open_core
 from tests.patience import WITHIN_S
 from tests.tool_context import file_tools, make_toolbox
 from tests.world import core_parts
+from threads.background import background_tasks
 from threads.store.data_folder import recent_threads
 from threads.store.disk import PosixDisk
 from threads.store.mark_file import MarkFile
@@ -60,7 +61,7 @@ async def bot_over(
         os.environ.pop(name, None)
     offload = anyio.to_thread.run_sync
     toolbox = toolbox or make_toolbox(file_tools(offload, posts=True))
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         changes |= {"disk": PosixDisk(), "offload": offload, "now": utc_now}
         core = await open_core(tasks, core_parts(data, edge, model, toolbox, **changes))
         tasks.start_soon(partial(edge.serve, core.orchestrator.receive))
@@ -68,4 +69,3 @@ async def bot_over(
             with anyio.fail_after(WITHIN_S):
                 await edge.reconnected()
         yield edge
-        tasks.cancel_scope.cancel()

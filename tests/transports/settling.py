@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
-
-from tests.patience import WITHIN_S
+from tests.patience import until
+from threads.background import background_tasks
 
 
 def outcomes(data: Path) -> dict[str, str]:
@@ -26,23 +25,18 @@ def _journal(data: Path, kind: str) -> list[dict[str, Any]]:
 
 async def until_settled(data: Path, *ids: str, count: int = 0) -> dict[str, str]:
     """Return all outcomes once these messages, and so many in all, have one."""
-    with anyio.fail_after(WITHIN_S):
-        while not set(ids) <= outcomes(data).keys() or len(outcomes(data)) < count:
-            await anyio.sleep(0.02)
+    await until(lambda: set(ids) <= outcomes(data).keys() and len(outcomes(data)) >= count)
     return outcomes(data)
 
 
 async def until_received(data: Path, *ids: str) -> None:
-    with anyio.fail_after(WITHIN_S):
-        while not set(ids) <= {line["message_id"] for line in _journal(data, "received")}:
-            await anyio.sleep(0.02)
+    await until(lambda: set(ids) <= {line["message_id"] for line in _journal(data, "received")})
 
 
 @asynccontextmanager
 async def beside(*work):
     """Run *work* beside the block, and end it there."""
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         for one in work:
             tasks.start_soon(one)
         yield tasks
-        tasks.cancel_scope.cancel()

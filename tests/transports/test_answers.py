@@ -5,12 +5,12 @@ as the person there would.
 """
 
 import json
-import os
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.transports.golden import golden
 from threads.model import Outgoing, ThreadId
 from transports.console.render import render
 from transports.discord.markdown.render import parts
@@ -55,10 +55,7 @@ def everywhere(text):
 def test_an_answer_is_read_as_it_was_meant(name):
     shown = everywhere((ANSWERS / f"{name}.md").read_text(encoding="utf-8"))
     got = visible("".join(f"=== {where}\n{what.strip()}\n" for where, what in shown.items()))
-    expected = ANSWERS / f"{name}.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
-        expected.write_text(got, encoding="utf-8")
-    assert got == expected.read_text(encoding="utf-8")
+    assert got == golden(ANSWERS / f"{name}.txt", got)
 
 
 def test_a_long_block_of_code_is_whole_on_all_of_them():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from functools import partial
 
-import anyio
 import pytest
 
 from bot.agent.prompt.earlier_lines import MOST_LINES
@@ -18,6 +17,7 @@ from tests.fakes.slack import FakeSlack
 from tests.tool_context import make_toolbox
 from tests.transports.chats import InDiscord, InSlack, told
 from tests.world import Scripted, says
+from threads.background import background_tasks
 from threads.model import Message, ToolCall
 from transports.discord.api.rest import MAX_PAGE
 from transports.slack.api.rate_limits import RateLimits
@@ -82,10 +82,9 @@ async def test_what_was_said_while_the_bot_was_away_is_asked_for_once(chat, bot)
     async with bot(Scripted(says("one"))):
         thread = await chat.ask("hi")
         await told(chat, thread, "one")
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(chat.bots_say, thread)
+    async with background_tasks() as tasks:
+        tasks.start_soon(chat.bots_say, thread)  # nobody takes the event
         await chat.fake.until(lambda: any("beep" in str(message) for message in messages(chat, thread)))
-        tasks.cancel_scope.cancel()  # nobody takes the event
     async with bot(model := Scripted(says("two"), says("three"))):
         await chat.say(thread, "what is it?")
         await told(chat, thread, "two")

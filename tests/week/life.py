@@ -31,6 +31,7 @@ from tests.week.judging import REMINDERS, Verdict
 from tests.week.loop import Loop, without_threads
 from tests.week.people import DAY_S, places
 from tests.week.watch import LOOK_S, Watch
+from threads.background import background_tasks
 from threads.journal import journal
 from transports.console import Console
 from transports.web.client import WebTransport
@@ -105,7 +106,7 @@ class Life:
                 self._visit,
             ):
                 tasks.start_soon(work)
-            async with anyio.create_task_group() as talking:
+            async with background_tasks() as talking:
                 talking.start_soon(self._live)
                 await anyio.sleep(60)
                 for place in world.values():
@@ -120,7 +121,6 @@ class Life:
                     watch.found(f"still owed: {[(name, place.owed) for name, place in world.items()]}")
                 self._stop()
                 await self._ended.wait()
-                talking.cancel_scope.cancel()
             for place in world.values():
                 place.close()
             tasks.cancel_scope.cancel()
@@ -138,10 +138,9 @@ class Life:
                 "WATCHDOG_USEC": f"{WATCHDOG_S}000000",
             }
             file = SettingsFile(path, None)
-            async with anyio.create_task_group() as tasks:
+            async with background_tasks() as tasks:
                 tasks.start_soon(self._stop_once)
                 await self._serve(file, environ)
-                tasks.cancel_scope.cancel()
             self._ended.set()
             await anyio.sleep(DOWN_S)
 

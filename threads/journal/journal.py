@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -106,17 +105,8 @@ class FileJournal:
 
     async def amend(self, edited: Edited) -> bool:
         """Replace the text of a message. Returns False if its turn has started."""
-        key = message_key(edited.thread, edited.id)
-        await self.knows(key)
-        pending = self.ledger.pending.get(key)
-        if pending is None or pending.begun or pending.started is not None:
-            return False
-        pending.edits += 1
-        try:
-            await self.append(Received.of(replace(pending.incoming, text=edited.text, quoted=edited.quoted)))
-        finally:
-            pending.edits -= 1
-        return True
+        await self.knows(message_key(edited.thread, edited.id))
+        return await self.ledger.amend(edited, self.append)
 
     async def forget(self, thread: ThreadId) -> None:
         """Drop what settled messages of a thread say, and keep their ids. Raises `StoreUnavailable`."""

@@ -26,27 +26,21 @@ class Taker(Protocol):
 
     def route(self, pending: PendingMessage) -> None:
         """Serve a new message, which is durable. Called in the order of the thread."""
-        ...
 
     def settled(self, pending: PendingMessage, end: Settled) -> None:
         """Learn that a message has settled, durably."""
-        ...
 
     def take_up(self, pending: Sequence[PendingMessage]) -> None:
         """Serve the messages, in order of receipt, of a thread that this process takes over."""
-        ...
 
     def release(self, thread: ThreadId) -> None:
         """Stop serving a thread that another worker owns now. Post and write nothing more about it."""
-        ...
 
     def serves(self, thread: ThreadId) -> bool:
         """Return whether the thread has an actor, and so its conversation in memory."""
-        ...
 
     async def changed(self, event: FollowUp) -> None:
         """Carry out, durably, an edit, a deletion or a stop that another worker received for a thread of ours."""
-        ...
 
 
 class NullTaker:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
@@ -22,6 +22,7 @@ from threads.model import (
     Asked,
     Attachment,
     Author,
+    Edited,
     Incoming,
     Outcome,
     OutgoingKind,
@@ -315,6 +316,18 @@ class Ledger(KnownMessages):
         """Note that the threads' logs have the outcomes of these numbers."""
         for seq in ends:
             self.unlogged.pop(seq, None)
+
+    async def amend(self, edited: Edited, append: Callable[[Received], Awaitable[None]]) -> bool:
+        """Replace the text of a message with *append*. Returns False if its turn has started."""
+        pending = self.pending.get(message_key(edited.thread, edited.id))
+        if pending is None or pending.begun or pending.started is not None:
+            return False
+        pending.edits += 1
+        try:
+            await append(Received.of(replace(pending.incoming, text=edited.text, quoted=edited.quoted)))
+        finally:
+            pending.edits -= 1
+        return True
 
     def forget_texts(self, thread: ThreadId) -> None:
         """Neither show nor log messages of a thread again that have an outcome."""

@@ -14,4 +14,3 @@ class Notices(Protocol):
 
     async def send(self, texts: Sequence[str]) -> None:
         """Send each text. Raises OSError."""
-        ...

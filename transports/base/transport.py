@@ -65,67 +65,55 @@ class Transport(Protocol):
     @property
     def trouble(self) -> str:
         """Return what else is wrong, in a clause for people, or a blank."""
-        ...
 
     @property
     def silent_s(self) -> float | None:
         """Return the age of the last frame in seconds; None while the link is down, or if there are no frames."""
-        ...
 
     async def serve(self, sink: Sink) -> None:
         """Hand every event to *sink* until cancelled or, for a console, until the input ends.
 
         Reconnects by itself; raises `threads.errors.TransportFatal` when only a person can fix it.
         """
-        ...
 
     async def reconnected(self) -> None:
         """Return when the platform can be reached, as far as is known."""
-        ...
 
     async def post(self, outgoing: Outgoing) -> str:
         """Post and return the platform's id of the post. Raises `threads.errors.PostFailed`.
 
         A thread with a blank root is the channel itself: the post begins a thread of its own there.
         """
-        ...
 
     async def ensure_open(self, thread: ThreadId, message_id: str) -> None:
         """Return if an answer to the message can be posted, as far as is known. Raises `PostFailed`.
 
         Asks the platform only if it refused a post there before.
         """
-        ...
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
         """Return the platform's id of the post with this key, if the platform shows one.
 
         Raises `threads.errors.PostFailed` when the platform cannot be asked now.
         """
-        ...
 
     def link(self, thread: ThreadId) -> str:
         """Return the web address of the thread, or a blank."""
-        ...
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Show what goes on in the turn of this message. Never blocks, never raises, may drop."""
-        ...
 
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
         """Return some lines of the thread before that message, and after the other one if it is given.
 
         Raises `PostFailed`.
         """
-        ...
 
     def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open the content of a file that came with a message. Raises `threads.errors.FileUnavailable`."""
-        ...
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         """Post a file to the thread under this name; the caller deletes the file after. Raises `PostFailed`."""
-        ...
 
 
 @runtime_checkable
@@ -134,4 +122,3 @@ class SearchableTransport(Protocol):
 
     async def search_platform(self, thread: ThreadId, message_id: str, words: str) -> Sequence[str]:
         """Return lines that the author of this message may read. Raises `PostFailed`."""
-        ...

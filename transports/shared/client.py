@@ -51,11 +51,9 @@ CONNECT_WITHIN_S = 60.0
 class Api(Protocol):
     async def until_refused(self) -> NoReturn:
         """Wait until the platform does not accept the token any more, then raise `TransportFatal`."""
-        ...
 
     async def ping(self) -> None:
         """Ask for a sign of life. Raises `PostFailed`."""
-        ...
 
 
 class Posting(Protocol):
@@ -68,7 +66,6 @@ class Posting(Protocol):
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None: ...
     async def close_question(self, question: Any, decision: str) -> None:
         """Replace the buttons of a question by the decision. Without one, delete it. Raises `PostFailed`."""
-        ...
 
 
 A = TypeVar("A", bound=Api)

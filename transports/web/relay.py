@@ -55,27 +55,21 @@ class Pages(Protocol):
 
     def watched(self) -> tuple[set[str], set[str]]:
         """Return the threads that pages here show, and whose lists."""
-        ...
 
     def own(self, thread: str) -> Mapping[str, list[Event]]:
         """Return what is noted of the messages that this worker serves."""
-        ...
 
     def busy(self, person: str) -> list[Event]:
         """Return the places in a person's list of the threads that this worker serves now."""
-        ...
 
     def forget(self, threads: Iterable[str], people: Iterable[str]) -> None:
         """Forget what other workers have told."""
-        ...
 
     def take(self, origin: str, thread: str, message_id: str, event: Event, *, whole: bool) -> None:
         """Show what another worker tells; if *whole*, in place of all that was told of the message."""
-        ...
 
     def take_listed(self, person: str, event: Event) -> None:
         """Show a place in a person's list."""
-        ...
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ import anyio
 import anyio.lowlevel
 from starlette.types import Receive, Scope, Send
 
+from threads.background import background_tasks
 from transports.web.events import in_order
 from transports.web.feed import Event, Feed, Ring
 
@@ -92,7 +93,7 @@ class Stream:
                 watching.enter_context(ring.watch(self._wake))
             self._streams.add(self)
             watching.callback(self._streams.discard, self)
-            async with anyio.create_task_group() as tasks:
+            async with background_tasks() as tasks:
                 tasks.start_soon(_until_left, receive, tasks.cancel_scope)
                 try:
                     await self._write(send)
@@ -102,7 +103,6 @@ class Stream:
                 except OSError as error:  # the page asks again by itself
                     log.warning("web.not_read: %s", error)
                     await send({"type": "http.response.body", "body": b""})
-                tasks.cancel_scope.cancel()
 
     async def _write(self, send: Send) -> None:
         async for chunk in self._chunks():

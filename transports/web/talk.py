@@ -101,7 +101,6 @@ class PastThreads(Protocol):
 
     async def threads(self, person: str, choose: Choose) -> Sequence[tuple[str, str, float]]:
         """Return the threads of a person that are chosen of all: root, first words, and when it changed."""
-        ...
 
     async def search(
         self, person: str, words: Sequence[str], titles: Mapping[str, str], hidden: Container[str]
@@ -110,18 +109,15 @@ class PastThreads(Protocol):
 
         The words are in lower case. With them comes how many threads were not looked into.
         """
-        ...
 
     async def export(self, thread: ThreadId, title: str, form: str) -> tuple[str, IO[str]]:
         """Return the title of a thread, by default its first words, and an open file with all of it.
 
         The form is "md" or "html". Raises `NoSuchThread`.
         """
-        ...
 
     async def past(self, thread: ThreadId, most: int, before: int | None = None) -> Past:
         """Return the last messages of a thread's log, *most* of them, or the last of the first *before*."""
-        ...
 
 
 class Talk:

@@ -85,14 +85,12 @@ class MemoryStore(Protocol):
 
     async def read(self, paths: Sequence[Path]) -> Sequence[str | None]:
         """Return the texts, None for one that cannot be read."""
-        ...
 
     async def change(self, path: Path, function: Callable[[str], tuple[str | None, T]]) -> T:
         """Replace a text by what *function* makes of it, None for no change, and return its result.
 
         *function* may be called again, with what another worker wrote. Raises what it raises, and OSError.
         """
-        ...
 
 
 class Memory:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from bot.config.built_in_extensions import has_module
 from bot.host.extension import Extension
 
 if TYPE_CHECKING:
@@ -39,12 +38,6 @@ def _faults(settings: Settings) -> Iterator[str]:
     for name, provider in settings.providers.items():
         if provider.kind in NEEDS and not has_module(NEEDS[provider.kind]):
             yield f"providers.{name}.kind: {provider.kind} takes: pip install 'threadfast[{provider.kind}]'"
-
-
-def has_module(name: str) -> bool:
-    with suppress(ModuleNotFoundError):  # not even the package that it is in
-        return find_spec(name) is not None
-    return False
 
 
 extension = Extension(

@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio
-
 from bot.host.extension import Extension, Host, Running
+from threads.background import background_tasks
 
 if TYPE_CHECKING:
     from bot.host.checks import Check, Context
@@ -40,10 +39,9 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
         disable_browser=degradation.disable_browser_on_error,
         disable_screenshots=degradation.disable_screenshots_on_error,
     )
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(pages.run)
         yield Running(tools={"browser": [browser]}, troubles=lambda: missing)
-        tasks.cancel_scope.cancel()
 
 
 def _checks(context: Context) -> Sequence[Check]:

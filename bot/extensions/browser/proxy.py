@@ -21,6 +21,7 @@ from anyio.abc import ByteStream, SocketAttribute
 from bot.guards.egress import Egress
 from bot.ports.errors import ToolDenied, ToolError
 from bot.tools.web.http_peer import LOST, Peer
+from threads.background import background_tasks
 
 MAX_BYTES = 25_000_000
 """Bytes of one visit, both ways; then its connections end."""
@@ -71,14 +72,11 @@ class Proxy:
         """Listen on a free port of loopback, and yield it."""
         async with (
             await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0) as listener,
-            anyio.create_task_group() as tasks,
+            background_tasks() as tasks,
         ):
             port: int = listener.extra(SocketAttribute.local_port)  # noqa: S610 - no database here
             tasks.start_soon(listener.serve, self._serve_connection)
-            try:
-                yield port
-            finally:
-                tasks.cancel_scope.cancel()
+            yield port
 
     def open_visit(self) -> Visit:
         visit = Visit()

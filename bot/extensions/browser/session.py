@@ -23,6 +23,7 @@ import anyio
 from pydantic.dataclasses import dataclass as validated
 
 from bot.guards.egress import Egress
+from threads.background import background_tasks
 from threads.wording import first_cause
 
 from .proxy import Proxy, Visit
@@ -87,11 +88,9 @@ class Engine(Protocol):
 
     async def view(self, request: PageRequest, visit: Visit, deadline: float) -> PageView:
         """See `SharedBrowser.view`."""
-        ...
 
     async def memory(self) -> int:
         """Return the bytes that its processes have for themselves; raises any error if it does not answer."""
-        ...
 
 
 OnFailure = Callable[[BrowserFailed | PageFailed], None]
@@ -186,10 +185,9 @@ class SharedBrowser:
         async with self._proxy.serving() as port, self._launch(port, session.fail) as engine:
             session.engine = engine
             session.ready.set()
-            async with anyio.create_task_group() as tasks:
+            async with background_tasks() as tasks:
                 tasks.start_soon(self._watch, session, engine)
                 await session.over.wait()
-                tasks.cancel_scope.cancel()
 
     async def _watch(self, session: _Session, engine: Engine) -> None:
         """End a browser that is idle, takes too much memory, or does not answer."""

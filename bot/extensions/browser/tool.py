@@ -123,8 +123,7 @@ class Browser:
     risk: ClassVar[Literal["net"]] = "net"
     arguments: ClassVar[type[Arguments]] = BrowserArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
-        assert isinstance(arguments, BrowserArguments)
+    async def __call__(self, arguments: BrowserArguments, context: ToolContext) -> JsonValue | ToolOutput:
         url = str(self.egress.check(arguments.url))
         now = anyio.current_time()
         left = min(context.deadline - now, LONGEST_S)

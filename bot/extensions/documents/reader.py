@@ -32,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bot.extensions.documents.child_process import run_child
 from bot.extensions.documents.problems import WHY, LeftOut, Problem, left_out
 from bot.ports.documents import open_regular
+from threads.background import background_tasks
 from threads.store.attachments import Extracted, ModelImage
 from threads.store.disk import Offload
 
@@ -145,14 +146,13 @@ async def _exchange(child: Process, data: bytes) -> bytes:
     """Give the child *data* if its input is a pipe, and return its output, up to a byte over `MAX_OUTPUT`."""
     output = bytearray()
     assert child.stdout
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         if child.stdin:
             tasks.start_soon(_feed, child.stdin, data)
         async for chunk in child.stdout:
             output += chunk[: MAX_OUTPUT + 1 - len(output)]
             if len(output) > MAX_OUTPUT:
                 break
-        tasks.cancel_scope.cancel()
     return bytes(output)
 
 

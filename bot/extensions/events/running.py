@@ -17,6 +17,7 @@ from bot.extensions.events.starter import Starter
 from bot.extensions.events.webhook import Webhook
 from bot.host.extension import Host, Running
 from bot.observe.http_server import serve_on
+from threads.background import background_tasks
 
 
 @asynccontextmanager
@@ -30,7 +31,7 @@ async def open_events(given: EventSettings, host: Host) -> AsyncIterator[Running
     alone = host.settings.store.kind == "files"
     accepted = AcceptedEvents(state, lambda: host.now().timestamp(), uuid.uuid4().hex, alone)
     intake, starter = Intake(given, accepted), Starter(host, accepted)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(starter.run)
         if (port := given.port) is not None:  # workers on one machine share the port
             tcp = await anyio.create_tcp_listener(local_host=given.host, local_port=port, reuse_port=True)
@@ -38,7 +39,6 @@ async def open_events(given: EventSettings, host: Host) -> AsyncIterator[Running
         facts = {"events": f"of {', '.join(given.sources) or 'nobody but `threadfast post`'}"}
         posts = {PATH: intake.post}
         yield Running(facts=facts, troubles=starter.troubles, receiving=starter.receiving, posts=posts)
-        tasks.cancel_scope.cancel()
 
 
 def _keys(given: EventSettings, environ: Mapping[str, str]) -> dict[str, bytes]:

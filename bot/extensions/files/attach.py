@@ -48,13 +48,11 @@ class Attach:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = AttachArguments
 
-    async def check(self, arguments: Arguments, context: ToolContext) -> None:
-        assert isinstance(arguments, AttachArguments)
+    async def check(self, arguments: AttachArguments, context: ToolContext) -> None:
         with ExitStack() as stack:
             await self.offload(_open, stack, context.workspace, arguments.path)
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
-        assert isinstance(arguments, AttachArguments)
+    async def __call__(self, arguments: AttachArguments, context: ToolContext) -> JsonValue:
         name = safe_name(self.secrets(arguments.name or arguments.path))
         with ExitStack() as stack:
             fd, size = await self.offload(_open, stack, context.workspace, arguments.path)

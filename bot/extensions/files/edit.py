@@ -62,12 +62,10 @@ class EditFile:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = EditArguments
 
-    async def check(self, arguments: Arguments, context: ToolContext) -> None:
-        assert isinstance(arguments, EditArguments)
+    async def check(self, arguments: EditArguments, context: ToolContext) -> None:
         await self.writer.offload(_read, context.workspace, arguments.path)
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        assert isinstance(arguments, EditArguments)
+    async def __call__(self, arguments: EditArguments, context: ToolContext) -> ToolOutput:
         async with self.writer.lock(context.workspace):
             return await self.writer.offload(self._edit, arguments, context.workspace)
 

@@ -39,8 +39,7 @@ class FetchFile:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = FetchArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        assert isinstance(arguments, FetchArguments)
+    async def __call__(self, arguments: FetchArguments, context: ToolContext) -> ToolOutput:
         try:
             sent = await context.sent_files()
         except PostFailed as error:

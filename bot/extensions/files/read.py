@@ -78,8 +78,7 @@ class ReadFile:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = ReadArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        assert isinstance(arguments, ReadArguments)
+    async def __call__(self, arguments: ReadArguments, context: ToolContext) -> ToolOutput:
         return await self.offload(_read, context.workspace, arguments)
 
 
@@ -93,8 +92,7 @@ class ListFiles:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = ListArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        assert isinstance(arguments, ListArguments)
+    async def __call__(self, arguments: ListArguments, context: ToolContext) -> ToolOutput:
         return await self.offload(_list, context.workspace, arguments)
 
 

@@ -75,8 +75,7 @@ class SearchFiles:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = SearchArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        assert isinstance(arguments, SearchArguments)
+    async def __call__(self, arguments: SearchArguments, context: ToolContext) -> ToolOutput:
         findings, workspace = _Findings(), context.workspace
         outside = await self.offload(origin, workspace)
         with anyio.CancelScope(deadline=min(context.deadline, anyio.current_time() + TIMEOUT_S)) as scope:

@@ -34,8 +34,7 @@ class WriteFile:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = WriteArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
-        assert isinstance(arguments, WriteArguments)
+    async def __call__(self, arguments: WriteArguments, context: ToolContext) -> JsonValue:
         data = arguments.content.encode()
         async with self.writer.lock(context.workspace):
             created = await self.writer.offload(self.writer.write, context.workspace, arguments.path, data)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bot.config.scopes import enabled_anywhere
 from bot.extensions.jobs.settings import JOBS, SLOTS
 from bot.host.extension import Extension, Host, Running, ThreadCommand
+from threads.background import background_tasks
 
 if TYPE_CHECKING:
     from bot.host.checks import Check, Context
@@ -27,7 +28,6 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
     if "jobs" not in host.enabled:
         yield None
         return
-    import anyio  # noqa: PLC0415 - off by default
 
     from bot.extensions.jobs.jobs import Jobs  # noqa: PLC0415
     from bot.extensions.jobs.records import JobsFile, JobStore, Slot  # noqa: PLC0415
@@ -35,14 +35,13 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
 
     slots = [await host.states.open(f"job-{slot}", Slot()) for slot in range(SLOTS)]
     state = await host.states.open("jobs", JobsFile())
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         alone = host.settings.store.kind == "files"
         jobs = Jobs(JobStore(state, slots, host.now), host.agents, host.keep_workspace, tasks, alone)
         state.on_change = jobs.stop_those_that_are_over
         tasks.start_soon(jobs.serve)
         tools, obey = {"jobs": [StartJob(jobs, JOBS.of(host.settings))]}, {"jobs": jobs.obey}
         yield Running(tools=tools, obey=obey, turns={"jobs": jobs}, receiving=jobs.receiving)
-        tasks.cancel_scope.cancel()
 
 
 def _checks(context: Context) -> Sequence[Check]:

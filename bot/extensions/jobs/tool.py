@@ -44,8 +44,7 @@ class StartJob:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = JobArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
-        assert isinstance(arguments, JobArguments)
+    async def __call__(self, arguments: JobArguments, context: ToolContext) -> JsonValue:
         most, now = self.most, self.jobs.store.now()
         digest = sha256(arguments.model_dump_json().encode("utf-8", "replace")).hexdigest()[:16]
         minutes = min(arguments.minutes or most.minutes, most.minutes)

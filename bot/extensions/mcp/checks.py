@@ -11,6 +11,7 @@ from bot.extensions.mcp.server import Server
 from bot.extensions.mcp.settings import MCP_SERVERS, McpServer
 from bot.extensions.mcp.tool_list import Listing, count_tools
 from bot.host.checks import Check, Context, Findings
+from threads.background import background_tasks
 from transports.shared.checks import Finding
 
 MOST_NAMED = 3
@@ -58,12 +59,11 @@ async def _sign_in(name: str, settings: McpServer, context: Context) -> Finding:
 async def _list_tools(server: Server) -> Finding:
     name = f"mcp_servers.{server.name}"
     started_at = anyio.current_time()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(server.run)
         server.request_connection()
         await server.attempted.wait()
         took_s = anyio.current_time() - started_at
-        tasks.cancel_scope.cancel()
     if server.listing is None:
         found = f"{server.reason}.{f' It said: {server.last_output}' if server.last_output else ''}"
         meaning, fix = "Its tools are missing. Everything else works.", "Try its command or address by hand."

@@ -12,6 +12,7 @@ import click
 
 from bot.host.invocation import fail, folder_options, load, masker, refuse, states_beside
 from bot.ports.config_error import ConfigInvalid
+from threads.background import background_tasks
 from threads.errors import NewerSchema, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ def login(name: str, settings_file: Path | None, data: Path | None) -> None:
     _check(loaded, name)
 
     async def sign_in(sign_ins: SignIns) -> str:
-        import anyio
 
         place = "console:"
         try:
@@ -83,10 +83,9 @@ def login(name: str, settings_file: Path | None, data: Path | None) -> None:
             "If the browser then shows an error, paste the whole address that it shows here, and press Enter."
         )
         click.launch(link)
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(_take_pasted, lambda address: sign_ins.account(name, BOT).take(address, place))
             why = await sign_ins.ended(name, BOT)
-            tasks.cancel_scope.cancel()
         if not why:
             click.echo(f"Signed in at {name}.")
         return f"{name}: {why}" if why else ""

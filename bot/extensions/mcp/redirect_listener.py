@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import SocketStream
 
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -42,10 +43,9 @@ async def listen(port: int, take: TakeAddress) -> AsyncIterator[None]:
         )
         yield
         return
-    async with listener, anyio.create_task_group() as tasks:
+    async with listener, background_tasks() as tasks:
         tasks.start_soon(listener.serve, serve)
         yield
-        tasks.cancel_scope.cancel()
 
 
 async def _answer(stream: SocketStream, port: int, take: TakeAddress) -> None:

@@ -46,6 +46,7 @@ from bot.extensions.mcp.tool_list import Listing, RawTool, check_tools
 from bot.guards.redaction import Masker
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import McpUnavailable, SignInNeeded, ToolBusy, ToolError, ToolTimeout
+from threads.background import background_tasks
 from threads.errors import retry_fields
 from threads.store.disk import Offload
 
@@ -101,11 +102,9 @@ class Authenticator(Protocol):
     @property
     def guard(self) -> Guard:
         """Return what checks the addresses that a sign-in leads to."""
-        ...
 
     async def authenticate(self) -> Auth:
         """Return the authentication of one connection. Raises `StoreUnavailable` and `ConfigInvalid`."""
-        ...
 
 
 @dataclass(eq=False, slots=True)
@@ -316,7 +315,7 @@ class Server:
     async def _serve(self, session: McpSession) -> None:
         """Serve the calls until idle. Raises `ConnectionLost` and whatever the SDK does."""
         self._usable, self._lost = True, None
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(session.listen)
             tasks.start_soon(self._follow, session)
             while self._running or not self._lost:
@@ -328,7 +327,6 @@ class Server:
                     await self._next_change()
                 if patience.cancelled_caught and (self._lost or not (self._running or self._queue)):
                     break
-            tasks.cancel_scope.cancel()
         if self._lost:
             raise self._lost
 

@@ -41,6 +41,7 @@ from bot.extensions.mcp.sign_in import OFFER_S, ServerAccount, SignIns
 from bot.extensions.mcp.tool import Connections, McpTool, News, Save, make_tool
 from bot.extensions.mcp.tool_list import MAX_ALL, ListedTool, Listing, assign_names, count_tools
 from bot.guards.redaction import mask
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 from threads.store.disk import Disk, Offload
 from threads.store.json_file import JsonFile, JsonFiles, JsonState, States
@@ -149,9 +150,8 @@ async def open_sign_ins(
     credentials = CredentialStore(states, lambda _: None)
     offload, private = anyio.to_thread.run_sync, settings.tools.private_hosts
     make = _Maker(MCP_SERVERS.of(settings), environ, credentials, offload, mask, _tell_nobody, private)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         yield SignIns(tasks, make.account, make.signing_in)
-        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -180,7 +180,7 @@ async def open_servers(
     await offload(store.open)
     credentials = CredentialStore(states or JsonFiles(disk, data, offload), learn)
     make = _Maker(configured, environ, credentials, offload, mask, store.save, private_hosts, times)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         sign_ins = SignIns(tasks, make.account, make.signing_in)
         servers: dict[str, Connections] = {}
         for name, settings in sorted(configured.items()):
@@ -214,7 +214,6 @@ async def open_servers(
 
         store.on_changed = changed
         yield opened
-        tasks.cancel_scope.cancel()
 
 
 def stored_listings(settings: Settings) -> Mapping[str, Listing]:

@@ -47,6 +47,7 @@ from bot.extensions.mcp.redirect_listener import listen
 from bot.extensions.mcp.server import Server
 from bot.extensions.mcp.settings import McpServer
 from bot.ports.tool import ToolContext
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 from threads.model import ThreadId
 from threads.store.disk import Offload
@@ -305,12 +306,11 @@ class SignIns:
             if oauth and is_local(flow.place):
                 take = lambda address: account.take(address, flow.place)  # noqa: E731
                 await stack.enter_async_context(listen(oauth.redirect_port, take))
-            tasks = await stack.enter_async_context(anyio.create_task_group())
+            tasks = await stack.enter_async_context(background_tasks())
             tasks.start_soon(server.run)
             server.request_connection()
             await server.attempted.wait()
             connected = server.state == "connected"
-            tasks.cancel_scope.cancel()
         if connected and not flow.link:
             return "it wants no sign-in"
         return "" if connected else server.reason

@@ -32,6 +32,7 @@ from mcp_types import jsonrpc_message_adapter
 
 from bot.extensions.mcp.connection import MAX_MESSAGE, ConnectionLost, StderrLog
 from bot.extensions.mcp.json_text import repair
+from threads.background import background_tasks
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams  # private, but only a type
@@ -70,12 +71,11 @@ async def stdio(
         to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, from_us = anyio.create_memory_object_stream[SessionMessage](0)
         try:
-            async with anyio.create_task_group() as tasks, to_us, read, write, from_us:
+            async with background_tasks() as tasks, to_us, read, write, from_us:
                 tasks.start_soon(_read_messages, child.stdout, to_us)
                 tasks.start_soon(_write_messages, child.stdin.fileno(), from_us)
                 tasks.start_soon(_read_stderr, child.stderr, stderr_log)
                 yield read, write
-                tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 await _end(child)

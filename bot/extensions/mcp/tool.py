@@ -53,7 +53,6 @@ class Connections(Protocol):
 
     def of(self, person: str) -> Server:
         """Return the connection that serves a person. Raises `ToolBusy`."""
-        ...
 
     def connections(self) -> Sequence[Server]: ...
 

@@ -260,15 +260,7 @@ class PostgresJournal:
         return running, waiting
 
     async def amend(self, edited: Edited) -> bool:
-        pending = self.ledger.pending.get(message_key(edited.thread, edited.id))
-        if pending is None or pending.begun or pending.started is not None:
-            return False
-        pending.edits += 1
-        try:
-            await self.append(Received.of(replace(pending.incoming, text=edited.text, quoted=edited.quoted)))
-        finally:
-            pending.edits -= 1
-        return True
+        return await self.ledger.amend(edited, self.append)
 
     async def append(self, *records: Record) -> None:
         await self.durable(self.put(*records))

@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from bot.reports.dead_letters import DeadLetter
 from bot.store.data_version import prepare
+from threads.background import background_tasks
 from threads.journal.journal import FileJournal
 from threads.journal.ports import NullTaker
 from threads.model import Author, Incoming, ThreadId
@@ -30,11 +31,10 @@ async def resubmit(data: Path, letter: DeadLetter) -> str:
         prepare(data)
         journal = FileJournal(PosixDisk(), data / "journal.jsonl", offload=anyio.to_thread.run_sync, now=now)
         journal.open()
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(journal.run, NullTaker())
             message = next(one for one in resubmissions(letter) if not journal.ledger.knows(one.key))
             await journal.receive(message)
-            tasks.cancel_scope.cancel()
     return message.id
 
 

@@ -9,6 +9,7 @@ from functools import partial
 
 from bot.extensions.retention.settings import RETENTION
 from bot.host.extension import Extension, Host, Running, ThreadCommand
+from threads.background import background_tasks
 
 COMMAND = ThreadCommand(
     "forget",
@@ -20,7 +21,6 @@ COMMAND = ThreadCommand(
 
 @asynccontextmanager
 async def _open(host: Host) -> AsyncIterator[Running | None]:
-    import anyio  # noqa: PLC0415
 
     from bot.extensions.retention.forget_again import forget_again, forget_again_together  # noqa: PLC0415
     from bot.extensions.retention.forgotten import FILES, NAME, ForgottenFile, is_forgotten  # noqa: PLC0415
@@ -43,10 +43,9 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
         yield running
         return
     sweep = Sweep(host, KeptFiles(host) if is_of_files else KeptTogether(host), rules)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(sweep.run)
         yield replace(running, receiving=sweep.receiving)
-        tasks.cancel_scope.cancel()
 
 
 extension = Extension(

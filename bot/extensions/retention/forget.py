@@ -39,6 +39,7 @@ from bot.reports.files import FileReader, Folder
 from bot.reports.line_reader import Damage
 from bot.reports.thread import entries
 from bot.store.reader import Reader, Thread
+from threads.background import background_tasks
 from threads.errors import BotError
 from threads.journal.journal import FileJournal
 from threads.journal.ports import NullTaker
@@ -154,11 +155,10 @@ async def _forget_in_journal(
     path.with_name(f"{path.name}.broken").unlink(missing_ok=True)
     journal = FileJournal(disk, path, offload=anyio.to_thread.run_sync, now=now)
     await anyio.to_thread.run_sync(journal.open)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(journal.run, NullTaker())
         for thread in threads:
             await journal.forget(thread)
-        tasks.cancel_scope.cancel()
     journal.close()
 
 

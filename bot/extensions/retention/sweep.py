@@ -36,11 +36,9 @@ class Kept(Protocol):
 
     def due(self, rules: Retention) -> list[Step]:
         """Return what is due now. Blocking. Raises OSError."""
-        ...
 
     async def take(self, step: Step) -> bool:
         """Forget it, and return True; False if its thread is not idle. Raises OSError and `StoreUnavailable`."""
-        ...
 
 
 class Sweep:

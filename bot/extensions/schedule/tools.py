@@ -88,8 +88,7 @@ class SetSchedule:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = ScheduleArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
-        assert isinstance(arguments, ScheduleArguments)
+    async def __call__(self, arguments: ScheduleArguments, context: ToolContext) -> JsonValue:
         if due_of(context.message_id):
             raise ToolDenied(
                 "A scheduled message cannot schedule others.",
@@ -152,8 +151,7 @@ class CancelSchedule:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = CancelArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
-        assert isinstance(arguments, CancelArguments)
+    async def __call__(self, arguments: CancelArguments, context: ToolContext) -> JsonValue:
         with _store_errors():
             cancelled = await self.schedules.cancel(context.thread, arguments.id.strip().lower())
         if cancelled is None:

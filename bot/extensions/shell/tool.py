@@ -93,8 +93,7 @@ class Shell:
             more=" chmod does not work here (use `sh script`), nor does /tmp." if landlock else "",
         )
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
-        assert isinstance(arguments, ShellArguments)
+    async def __call__(self, arguments: ShellArguments, context: ToolContext) -> JsonValue | ToolOutput:
         now = anyio.current_time()
         deadline = min(context.deadline, now + (arguments.timeout_s or context.deadline - now))
         # Checked before, because a command can remove the trace, and after, because a file may arrive meanwhile.

@@ -45,8 +45,7 @@ class LoadSkill:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = LoadSkillArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
-        assert isinstance(arguments, LoadSkillArguments)
+    async def __call__(self, arguments: LoadSkillArguments, context: ToolContext) -> JsonValue:
         text, digest, files = await self.offload(self._read, arguments.name, arguments.file)
         details = {"skill": arguments.subject(), "sha256": digest}
         try:

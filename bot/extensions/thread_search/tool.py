@@ -56,8 +56,7 @@ class SearchThreads:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = SearchArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        assert isinstance(arguments, SearchArguments)
+    async def __call__(self, arguments: SearchArguments, context: ToolContext) -> ToolOutput:
         edge = next((one for one in self.transports if one.name == context.thread.transport), None)
         try:
             found, left = await self.work(self._search, arguments.words.lower().split(), context, edge)

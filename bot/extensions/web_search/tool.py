@@ -62,8 +62,7 @@ class WebSearch:
     risk: ClassVar[Literal["net"]] = "net"
     arguments: ClassVar[type[Arguments]] = SearchArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
-        assert isinstance(arguments, SearchArguments)
+    async def __call__(self, arguments: SearchArguments, context: ToolContext) -> JsonValue | ToolOutput:
         deadline = min(context.deadline, anyio.current_time() + LONGEST_S)
         with anyio.move_on_after((deadline - anyio.current_time()) / 2) as wait:
             await self.slots.acquire()

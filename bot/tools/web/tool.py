@@ -103,8 +103,7 @@ class WebFetch:
     risk: ClassVar[Literal["net"]] = "net"
     arguments: ClassVar[type[Arguments]] = FetchArguments
 
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
-        assert isinstance(arguments, FetchArguments)
+    async def __call__(self, arguments: FetchArguments, context: ToolContext) -> JsonValue | ToolOutput:
         url = parse_url(arguments.url)
         cached_url, page = self.pages.get(context.thread, (None, None))
         if page is None or cached_url != url or not arguments.offset:

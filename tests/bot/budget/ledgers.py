@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import anyio
-
 from bot.budget.budgets import Call, Key
 from bot.budget.ledger import Ledger
 from tests.explorer.model import FOLDER, ModelDisk, Op, Write, apply_bytes, apply_name, folder_of, reachable
+from threads.background import background_tasks
 from threads.store.disk import Disk
 
 FOLDER_PATH = Path("/d/usage")
@@ -78,10 +77,9 @@ def reopened(disk: Disk, time: Callable[[], datetime], offload: object = inline)
 async def opened(disk: ModelDisk, time: Callable[[], datetime]) -> AsyncIterator[Ledger]:
     """Open the ledger and write until the block ends, as a process would that is then killed."""
     ledger = reopened(disk, time)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(ledger.run)
         yield ledger
-        tasks.cancel_scope.cancel()
 
 
 def files(disk: ModelDisk) -> dict[str, bytes]:

@@ -26,6 +26,7 @@ from tests.bot.budget.ledgers import Time, empty_disk, failing, opened, power_cu
 from tests.explorer.model import ModelDisk, Sync, Write
 from tests.sim.loop import virtual_loop
 from tests.tool_context import unheard
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 from threads.model import Message, Text
 
@@ -258,7 +259,7 @@ async def life(
             await anyio.sleep(rng.random() * 5)
             time.set(f"{rng.choice(DAYS)}T23:59:59")
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(ledger.run)
         tasks.start_soon(clock)
         for caller in range(rng.randrange(1, 8)):
@@ -266,9 +267,7 @@ async def life(
                 billing.caller, ledger, accounts, f"m{n}-{caller}" if rng.random() < 0.7 else "m"
             )
         await anyio.sleep(seconds)
-        left = disk.copy()
-        tasks.cancel_scope.cancel()
-    return left
+        return disk.copy()
 
 
 async def lives(

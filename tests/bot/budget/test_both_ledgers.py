@@ -19,7 +19,7 @@ from bot.extensions.postgres.session import DatabaseSession, Pool
 from bot.extensions.postgres.worker import WorkerLost
 from bot.ports.model import Usage
 from tests.bot.extensions.postgres.workers import rows, workers
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from threads.store.disk import PosixDisk
 from threads.store.disk_threads import DiskThreads
 
@@ -215,7 +215,5 @@ async def test_an_outage_of_the_database_is_logged_once_by_the_ledger(monkeypatc
 
     monkeypatch.setattr(DatabaseSession, "rows", away)
     async with PostgresLedger(Pool(""), lambda: 1, now, WorkerLost).writing():
-        with anyio.fail_after(WITHIN_S):
-            while len(tries) < 5:
-                await anyio.sleep(0.01)
+        await until(lambda: len(tries) >= 5)
     assert caplog.messages.count("usage.not_read: away") == 1

@@ -26,6 +26,7 @@ from tests.explorer.model import ModelDisk, Read, Sync, SyncFolder, Write
 from tests.fakes.http import Reply, Stall
 from tests.fakes.openai import FakeOpenAI
 from tests.serving import compatible, serving
+from threads.background import background_tasks
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.store.checksummed_lines import encode, read_records
 
@@ -253,12 +254,11 @@ async def test_a_batch_that_was_cancelled_on_its_way_to_the_disk_is_written_at_t
         return function(*args)
 
     ledger = reopened(disk, Time(), busy)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(ledger.run)
         await ledger.append(record := reserve())
         ledger.put(commit(record))
         await taken.wait()
-        tasks.cancel_scope.cancel()
     assert used(reopened(disk, Time())) == 30
 
 
@@ -282,10 +282,9 @@ async def test_what_a_cancelled_block_puts_last_is_written_too():
                 ledger.put(commit(record))
 
     ready = anyio.Event()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(life)
         await ready.wait()
-        tasks.cancel_scope.cancel()
     assert used(reopened(disk, Time())) == 30
 
 

@@ -19,6 +19,7 @@ from bot.observe.event_stream import BATCH, EventStream, WantedKinds
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ModelUnavailable, ToolTimeout
 from tests.patience import WITHIN_S
+from threads.background import background_tasks
 from threads.errors import error_fields, retry_fields
 
 IDS = {"thread_id": "fake:W:C1:1.0", "message_id": "m1", "correlation_id": "1a2b3c4d"}
@@ -181,7 +182,7 @@ async def test_a_reader_is_woken_by_an_event_and_looks_for_those_of_other_thread
             seen.extend(lines)
             got.set()
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         got = anyio.Event()
         tasks.start_soon(read)
         await anyio.wait_all_tasks_blocked()
@@ -192,7 +193,6 @@ async def test_a_reader_is_woken_by_an_event_and_looks_for_those_of_other_thread
         threading.Thread(target=settle, args=(stream,)).start()
         with anyio.fail_after(WITHIN_S):
             await got.wait()
-        tasks.cancel_scope.cancel()
     assert len(seen) == 2
 
 

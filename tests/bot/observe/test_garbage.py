@@ -7,6 +7,7 @@ import anyio
 
 from bot.observe.supervision import COLLECT_EVERY_S, collect_garbage
 from tests.sim.loop import virtual_time
+from threads.background import background_tasks
 
 anyio_backend = virtual_time
 
@@ -22,7 +23,7 @@ async def test_a_cycle_is_freed_within_a_minute():
     enabled = gc.isenabled()
     gc.disable()  # no other collection frees it
     try:
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(collect_garbage)
             await anyio.sleep(1)
             node = weakref.ref(Node())
@@ -30,7 +31,6 @@ async def test_a_cycle_is_freed_within_a_minute():
             assert node() is not None
             await anyio.sleep(2)
             assert node() is None
-            tasks.cancel_scope.cancel()
     finally:
         if enabled:
             gc.enable()

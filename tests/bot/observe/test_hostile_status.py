@@ -18,7 +18,7 @@ from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, NoStatus, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from tests.bot.observe.test_health import get, raw, serving
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 
 
 @contextmanager
@@ -53,8 +53,7 @@ async def test_where_no_descriptor_is_left_the_bot_goes_on_and_answers_when_ther
                     waiting.connect(
                         str(tmp_path / SOCKET) if over == "socket" else ("127.0.0.1", free_tcp_port)
                     )
-                while "health.not_accepting" not in caplog.text:
-                    await anyio.sleep(0.01)
+                await until(lambda: "health.not_accepting" in caplog.text)
         assert (await get(free_tcp_port, "/healthz"))[0] == 200
         assert isinstance(await to_thread.run_sync(ask, tmp_path), Status)
 

@@ -13,6 +13,7 @@ from bot.wiring import run
 from tests.bot.extensions.tracing.test_otlp_export import receiving
 from tests.patience import WITHIN_S
 from tests.serving import Chat
+from threads.background import background_tasks
 
 Settings = settings_model()
 
@@ -35,7 +36,7 @@ async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch, fr
             "transports": {"discord": {}},
         }
         settings = Settings.model_validate(given, strict=False)
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(
                 run.serve_until_stopped, settings, {"DISCORD_TOKEN": "t"}, Stop(1), Notify.from_environ({})
             )
@@ -45,7 +46,6 @@ async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch, fr
                 body = ""
                 while ANSWERED not in body:  # nobody is told when the outcome is on the disk
                     body = await anyio.to_thread.run_sync(_read, f"http://127.0.0.1:{free_tcp_port}/metrics")
-            tasks.cancel_scope.cancel()
     for line in (
         ANSWERED,
         'threadfast_tool_calls_total{outcome="ok",tool="list_files"} 1.0',

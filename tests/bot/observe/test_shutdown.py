@@ -22,9 +22,10 @@ from bot.wiring.app import serve
 from tests.fakes.anthropic import FakeAnthropic, Text, answer
 from tests.fakes.http import Reply, Wait
 from tests.fakes.slack import FakeSlack
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.serving import FAST, KEYS, Chat, anthropic
 from tests.world import T2
+from threads.background import background_tasks
 from transports.base.transport import Capabilities
 
 MODEL = "anthropic/claude-sonnet-5-5"
@@ -61,12 +62,11 @@ class StoppableBot:
 @asynccontextmanager
 async def serving(data, model, drain_s=20.0):
     bot = StoppableBot(data, model, drain_s)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(bot.run)
         with anyio.fail_after(WITHIN_S):
             await bot.seat.ready.wait()
             yield bot
-        tasks.cancel_scope.cancel()
 
 
 def ask_to_stop(number=signal.SIGTERM):
@@ -154,12 +154,6 @@ async def test_a_signal_before_anything_is_served_ends_it_at_once():
             tasks.start_soon(stop.run, connecting)
             await began.wait()
             ask_to_stop()
-
-
-async def until(true):
-    with anyio.fail_after(WITHIN_S):
-        while not true():
-            await anyio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from bot.observe.watchdog import SILENT_LINK_S
 from bot.observe.worker_threads import PATIENCE_S, WorkerWatch, watch_workers
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from tests.sim.loop import virtual_time
+from threads.background import background_tasks
 
 anyio_backend = virtual_time
 
@@ -18,10 +19,9 @@ anyio_backend = virtual_time
 @asynccontextmanager
 async def beating(body, tmp_path):
     watchdog = body.watchdog(tmp_path)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(watchdog.run)
         yield watchdog
-        tasks.cancel_scope.cancel()
 
 
 async def fed(body, seconds=10.0):
@@ -70,7 +70,7 @@ async def test_the_first_answer_is_prepared_once_ready_is_said_and_not_before(tm
     async def prepare():
         prepared.append(body.count("READY"))
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         watchdog = body.watchdog(tmp_path)
         tasks.start_soon(watchdog.run)
         tasks.start_soon(prepare_first_answer, watchdog, replace(body.live(tmp_path), prepare=prepare))
@@ -78,7 +78,6 @@ async def test_the_first_answer_is_prepared_once_ready_is_said_and_not_before(tm
         assert prepared == []
         body.edges[0].state = "connected"
         await anyio.sleep(5)
-        tasks.cancel_scope.cancel()
     assert prepared == [1]
 
 
@@ -185,7 +184,7 @@ class HangingProbe:
 async def test_threads_are_called_stuck_only_when_the_disk_answers_and_are_free_again_when_they_do():
     threads, disk = HangingProbe(), HangingProbe(hangs=True)
     workers = WorkerWatch(threads, disk)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(workers.run)
         await anyio.sleep(3 * PATIENCE_S)
         assert workers.state == "free"
@@ -200,7 +199,6 @@ async def test_threads_are_called_stuck_only_when_the_disk_answers_and_are_free_
         threads.hangs = False
         await anyio.sleep(2)
         assert workers.state == "free"
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

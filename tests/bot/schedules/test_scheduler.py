@@ -27,6 +27,7 @@ from tests.world import (
     says,
     state_file,
 )
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable, TransportRejected, TransportUnavailable
 from threads.model import Author, TurnLimits
 from threads.scheduled_messages import due_of, headings, scheduled_id
@@ -117,10 +118,9 @@ async def running_bot(
             served,
             recovery.max_age_s,
         )
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(scheduler.run)
             yield Bot(core, platform, schedules, notices)
-            tasks.cancel_scope.cancel()
 
 
 async def test_a_schedule_is_answered_at_its_time_as_a_message_of_its_author(tmp_path):

@@ -16,7 +16,7 @@ import anyio
 
 from bot.llm.adapters import offline
 from bot.ports.errors import BadRequest
-from tests.patience import WITHIN_S
+from tests.patience import until
 from tests.serving import Chat, serving
 from threads.model import Message, Text, ThreadId, ToolCall
 from transports.base.transport import Capabilities
@@ -71,9 +71,7 @@ async def make(data: Path) -> None:
     seat.capabilities = Capabilities(find=True, lands_late=False)
 
     async def hangs(times: int) -> None:
-        with anyio.fail_after(WITHIN_S):
-            while len(begun) < times:
-                await anyio.sleep(0.01)
+        await until(lambda: len(begun) >= times)
 
     with (
         mock.patch("bot.wiring.app.utc_now", TickingClock(BEGAN)),

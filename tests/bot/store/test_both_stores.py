@@ -17,6 +17,7 @@ from bot.reports.files import FileReader
 from bot.reports.line_reader import Damage, records
 from tests.bot.extensions.postgres.workers import OTHER, THREAD, intent, message, said
 from tests.patience import WITHIN_S
+from threads.background import background_tasks
 from threads.file_store import FileStore
 from threads.journal.ports import NullTaker
 from threads.model import Edited, StopRequest, message_key
@@ -73,10 +74,9 @@ def process(request, tmp_path):
         store, core = make(), Core()
         await store.open(["slack"])
         core.left += store.journal.ledger.pending.values()
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             store.start(tasks, core)
             yield store, core
-            tasks.cancel_scope.cancel()
         await store.leave()
 
     run.read = read
@@ -272,11 +272,10 @@ async def test_one_process_alone_holds_every_role_and_owns_what_it_serves(proces
         async def work():
             held.set()
 
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(store.hold, "schedules", work, lambda: None)
             with anyio.fail_after(WITHIN_S):
                 await held.wait()
-            tasks.cancel_scope.cancel()
         with anyio.fail_after(WITHIN_S):
             await store.ensure_ownership()
         assert store.workers == 1

@@ -131,6 +131,11 @@ class Harness:
         await self.platform.until(lambda: len(self.questions) >= number)
         return self.questions[number - 1]
 
+    async def asked(self, bot, number=1):
+        """Send a message, and return that question of its turn."""
+        await bot.orchestrator.receive(message())
+        return await self.question(number)
+
     async def one_turn(self, *script, presses, **options):
         """Run a bot until a message is settled; *presses* answer its questions, each a choice or a command."""
         async with self.start(*script, **options) as bot:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bot.guards.egress import Egress
+from threads.background import background_tasks
 
 PUBLIC = "93.184.215.14"
 Script = Callable[[ByteStream], Awaitable[None]]
@@ -97,7 +98,7 @@ class Site:
 async def serving(tls: ssl.SSLContext | None = None, names: Mapping[str, list[str]] | None = None):
     """Run a site for the block; a name that is not in *names* leads to `PUBLIC`."""
     site = Site(names=dict(names or {}))
-    async with AsyncExitStack() as opened, anyio.create_task_group() as tasks:
+    async with AsyncExitStack() as opened, background_tasks() as tasks:
         for name, context in {"plain": None, **({"tls": tls} if tls else {})}.items():
             listener = await opened.enter_async_context(
                 await anyio.create_tcp_listener(local_host="127.0.0.1")
@@ -105,7 +106,6 @@ async def serving(tls: ssl.SSLContext | None = None, names: Mapping[str, list[st
             site.ports[name] = listener.extra(anyio.abc.SocketAttribute.local_port)
             tasks.start_soon(partial(listener.serve, partial(site.serve, tls=context)))
         yield site
-        tasks.cancel_scope.cancel()
 
 
 def certificate(file) -> ssl.SSLContext:

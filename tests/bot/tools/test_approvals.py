@@ -24,8 +24,7 @@ LS = calls("shell", command="ls")
 
 async def test_a_call_that_is_allowed_once_runs_once(harness):
     async with harness.start(calls("shell", command="ls -l"), says("done")) as bot:
-        await bot.orchestrator.receive(message())
-        post = await harness.question()
+        post = await harness.asked(bot)
         assert "May I use `shell`?" in post.text
         assert "```\nls -l\n```" in post.text
         assert [choice.label for choice in post.choices] == ["Allow once", "Always here", "Deny"]
@@ -117,8 +116,7 @@ async def test_a_standing_permission_is_asked_about_once_more_after_outside_text
         replace(write),
     )
     async with harness.start(*script, rules={"write_file": "ask"}) as bot:
-        await bot.orchestrator.receive(message())
-        await press(bot, 2, commands(await harness.question())[1])
+        await press(bot, 2, commands(await harness.asked(bot))[1])
         await harness.platform.settled("m1", "m2")
         await bot.orchestrator.receive(message(3))
         post = await harness.question(2)
@@ -132,8 +130,7 @@ async def test_a_standing_permission_is_asked_about_once_more_after_outside_text
 
 async def test_a_standing_permission_can_be_revoked(harness):
     async with harness.start(LS, says("done"), LS) as bot:
-        await bot.orchestrator.receive(message())
-        await press(bot, 2, commands(await harness.question())[1])
+        await press(bot, 2, commands(await harness.asked(bot))[1])
         await harness.platform.settled("m1", "m2")
         await press(bot, 3, "/deny always")
         await harness.platform.settled("m3")
@@ -159,8 +156,7 @@ async def test_an_allowed_call_that_was_cut_off_does_not_run_again_by_itself(har
 
     harness.run = Hangs(harness.run.ran)
     async with harness.start(LS) as bot:
-        await bot.orchestrator.receive(message())
-        await press(bot, 2, commands(await harness.question())[0])
+        await press(bot, 2, commands(await harness.asked(bot))[0])
         await hung.wait()
     async with harness.start(says("it may have run")):
         await harness.platform.settled("m1")
@@ -170,8 +166,7 @@ async def test_an_allowed_call_that_was_cut_off_does_not_run_again_by_itself(har
 
 async def test_the_time_to_answer_goes_on_while_the_bot_is_down(harness):
     async with harness.start(LS) as bot:
-        await bot.orchestrator.receive(message())
-        button = commands(await harness.question())[0]
+        button = commands(await harness.asked(bot))[0]
     harness.clock.offset += timedelta(seconds=3601)
     async with harness.start(says("too late")) as bot:
         await press(bot, 2, button)

@@ -31,6 +31,7 @@ from tests.sim.loop import SimLoop
 from tests.sim.record import Record
 from tests.tool_context import make_toolbox
 from tests.world import ANN, T1, Platform, core_parts, message, says, state_file
+from threads.background import background_tasks
 from threads.model import Author, Incoming, Message, QuestionClosed, ToolCall, TurnSettled
 from transports.base.transport import Capabilities
 
@@ -167,7 +168,7 @@ class Scenario:
 
     async def _process(self):
         set_current_async_library("asyncio")
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             surroundings = {"disk": self.disk, "offload": offload, "now": self._now}
             toolbox, asked = self._toolbox(
                 Audit(AuditFiles(self.disk, DATA / "audit", offload).append, self._now)
@@ -175,7 +176,6 @@ class Scenario:
             parts = core_parts(DATA, self.platform, self._model(), toolbox, **surroundings, **asked)
             core = await open_core(tasks, parts)
             await self._act_as_people(core)
-            tasks.cancel_scope.cancel()
 
     def _model(self):
         return Model(self.plan, self.fate)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from tests.sim.loop import virtual_time
-from tests.world import message, says
+from tests.world import says
 from threads.actor.turn import MOST_OPEN
 from threads.model import Message, QuestionClosed, Resumed, ToolCall, Waiting
 
@@ -45,8 +45,7 @@ def reply_to(harness, message_id):
 
 async def test_all_are_shown_at_once_and_results_go_back_in_the_order_asked(harness):
     async with harness.start(step("one", "two", "three"), says("done")) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question(3)
+        await harness.asked(bot, 3)
         assert harness.run.ran == []
         for number, command in enumerate(("three", "one", "two"), 2):
             await press(bot, number, f"/approve {question_ids(harness, command)[0]} once")
@@ -59,8 +58,7 @@ async def test_all_are_shown_at_once_and_results_go_back_in_the_order_asked(harn
 
 async def test_one_yes_and_one_no_hold_each_for_its_own_call(harness):
     async with harness.start(step("good", "bad"), says("done")) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question(2)
+        await harness.asked(bot, 2)
         await press(bot, 2, f"/deny {question_ids(harness, 'bad')[0]}")
         await press(bot, 3, f"/approve {question_ids(harness, 'good')[0]}")
         await harness.platform.settled("m1")
@@ -79,15 +77,13 @@ async def test_each_is_on_disk_before_it_is_told(harness):
 
     harness.platform.post = watched
     async with harness.start(step("one", "two", "three")) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question(3)
+        await harness.asked(bot, 3)
     assert all(on_disk >= number for number, on_disk in enumerate(open_counts, 1))
 
 
 async def test_a_restart_keeps_all_of_them_and_their_old_buttons(harness):
     async with harness.start(step("one", "one", "two")) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question(3)
+        await harness.asked(bot, 3)
         before = ids(harness)
     async with harness.start(says("done")) as bot:
         for number, question in enumerate(reversed(before), 2):
@@ -100,8 +96,7 @@ async def test_a_restart_keeps_all_of_them_and_their_old_buttons(harness):
 
 async def test_what_ran_before_a_restart_does_not_run_again_beside_what_is_still_open(harness):
     async with harness.start(step("one", "one", "two")) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question(3)
+        await harness.asked(bot, 3)
         first, second = question_ids(harness, "one")
         await press(bot, 2, f"/approve {first}")
         await harness.platform.until(lambda: harness.run.ran)
@@ -117,8 +112,7 @@ async def test_what_ran_before_a_restart_does_not_run_again_beside_what_is_still
 
 async def test_without_an_id_they_are_named_and_nothing_is_decided(harness):
     async with harness.start(step("ls -l", "rm\u3164x"), says("done")) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question(2)
+        await harness.asked(bot, 2)
         for number, command in enumerate(["/approve", "/approve always", "/approve all", "/deny"], 2):
             await press(bot, number, command)
             await harness.platform.settled(f"m{number}")
@@ -135,8 +129,7 @@ async def test_without_an_id_they_are_named_and_nothing_is_decided(harness):
 
 async def test_a_no_to_all_is_a_no_to_each(harness):
     async with harness.start(step("one", "two", "three"), says("all right")) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question(3)
+        await harness.asked(bot, 3)
         await press(bot, 2, "/deny all", author=BOB)
         await harness.platform.settled("m2")
         assert open_on_disk(harness) == 3, "a stranger declines nothing"
@@ -149,8 +142,7 @@ async def test_a_no_to_all_is_a_no_to_each(harness):
 async def test_each_expires_by_itself_and_all_of_them_at_the_same_time(harness):
     async with harness.start(step("one", "two", "three"), says("then not"), expires_s=600) as bot:
         began = anyio.current_time()
-        await bot.orchestrator.receive(message())
-        await harness.question(3)
+        await harness.asked(bot, 3)
         await press(bot, 2, f"/approve {question_ids(harness, 'two')[0]}")
         await harness.platform.settled("m1")
         assert anyio.current_time() - began == pytest.approx(600, abs=2)
@@ -162,8 +154,7 @@ async def test_each_expires_by_itself_and_all_of_them_at_the_same_time(harness):
 async def test_the_clock_of_the_turn_stands_still_until_the_last_is_decided(harness):
     """Longer than a turn may take passes between the first answer and the last."""
     async with harness.start(step("one", "two"), says("done"), expires_s=7200) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question(2)
+        await harness.asked(bot, 2)
         for number, question in enumerate(ids(harness), 2):
             await anyio.sleep(3000)
             await press(bot, number, f"/approve {question}")
@@ -177,8 +168,7 @@ async def test_no_more_than_a_few_are_open_at_once(harness):
     """A model that asks for fifty things does not flood the thread."""
     many = MOST_OPEN + 3
     async with harness.start(step(*map(str, range(many))), says("done")) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question(MOST_OPEN)
+        await harness.asked(bot, MOST_OPEN)
         await anyio.sleep(5)
         assert len(ids(harness)) == MOST_OPEN
         for number in range(many):

@@ -73,8 +73,7 @@ async def test_what_is_asked_is_a_quote_behind_the_bots_own_words(harness):
 
 async def test_a_message_of_the_asker_is_the_answer_and_has_no_turn_of_its_own(harness):
     async with harness.start(DATABASES, says("done")) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question()
+        await harness.asked(bot)
         await bot.orchestrator.receive(message(2, "the one we have, for canary"))
         await harness.platform.settled("m1", "m2")
     assert harness.platform.outcomes == {"m1": "answered", "m2": "merged"}
@@ -87,8 +86,7 @@ async def test_a_message_of_the_asker_is_the_answer_and_has_no_turn_of_its_own(h
 async def test_anybody_elses_message_waits_as_always(harness, busy):
     async with harness.start(DATABASES, says("one"), says("two")) as bot:
         bot.registry._shared = replace(bot.registry._shared, limits=TurnLimits(busy=busy))
-        await bot.orchestrator.receive(message())
-        question = await harness.question()
+        question = await harness.asked(bot)
         await bot.orchestrator.receive(message(2, "SQLite", author=BOB))
         await bot.orchestrator.receive(message(3, "/answer SQLite", author=BOB))
         await harness.platform.settled("m3")
@@ -101,8 +99,7 @@ async def test_anybody_elses_message_waits_as_always(harness, busy):
 
 async def test_an_admin_may_answer_and_the_model_is_told_who_did(harness):
     async with harness.start(DATABASES, says("done")) as bot:
-        await bot.orchestrator.receive(message())
-        question = await harness.question()
+        question = await harness.asked(bot)
         await press(bot, 2, commands(question)[0], author=Author(ADMIN))
         await harness.platform.settled("m1")
     assert harness.results()[0]["result"] == {"answer": "Postgres", "by": "an admin"}
@@ -113,8 +110,7 @@ async def test_an_admin_may_answer_and_the_model_is_told_who_did(harness):
 )
 async def test_without_free_text_only_a_choice_is_an_answer(harness, typed, answer):
     async with harness.start(asks("Postgres", "SQLite", free_text=False), says("done"), says("later")) as bot:
-        await bot.orchestrator.receive(message())
-        question = await harness.question()
+        question = await harness.asked(bot)
         assert "write here which one" in question.text
         await bot.orchestrator.receive(message(2, "by the way"))
         await bot.orchestrator.receive(message(3, "/answer by the way"))
@@ -152,8 +148,7 @@ async def test_a_yes_to_a_question_allows_nothing_and_a_permission_answers_nothi
         model="fake/one",
     )
     async with harness.start(step, says("done")) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question(2)
+        await harness.asked(bot, 2)
         (asked,) = [post for post in harness.questions if "Delete" in post.text]
         (approval,) = [post for post in harness.questions if "rm -rf" in post.text]
         asked_id, approval_id = (post.choices[0].command.split()[1] for post in (asked, approval))
@@ -192,8 +187,7 @@ async def test_questions_of_one_step_are_asked_one_after_another(harness):
 async def test_a_second_answer_comes_too_late(harness):
     gate = Gate(says("done"))
     async with harness.start(DATABASES, gate) as bot:
-        await bot.orchestrator.receive(message())
-        question = await harness.question()
+        question = await harness.asked(bot)
         await press(bot, 2, commands(question)[0])
         await gate.began.wait()
         await press(bot, 3, commands(question)[1])
@@ -219,8 +213,7 @@ async def test_waiting_takes_no_slot_and_no_time_of_the_turn_or_of_the_tool(harn
     limits = TurnLimits(running_turns=1, turn_timeout_s=30)
     async with harness.start(DATABASES, says("other"), says("done")) as bot:
         bot.registry._shared = replace(bot.registry._shared, limits=limits)
-        await bot.orchestrator.receive(message())
-        question = await harness.question()
+        question = await harness.asked(bot)
         assert any(isinstance(event, Waiting) for _, event in harness.platform.events)
         await anyio.sleep(1_000)
         await press(bot, 2, commands(question)[0])
@@ -265,8 +258,7 @@ async def test_a_question_that_nobody_can_answer_is_the_models_fault(harness, ar
 @pytest.mark.parametrize("more", [{"files": (Attachment("F1", "a.txt"),)}, {"quoted": "> SQLite"}])
 async def test_a_message_with_a_file_or_with_words_of_others_is_not_an_answer(harness, more):
     async with harness.start(DATABASES) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question()
+        await harness.asked(bot)
         await bot.orchestrator.receive(replace(message(2, "SQLite"), **more))
         await anyio.sleep(10)
         assert [record["state"] for record in stored(harness)] == ["open"]
@@ -290,8 +282,7 @@ async def test_what_was_said_before_the_question_is_not_its_answer_even_after_a_
 
 async def test_the_same_question_works_after_a_kill_while_it_is_open(harness):
     async with harness.start(DATABASES) as bot:
-        await bot.orchestrator.receive(message())
-        before = await harness.question()
+        before = await harness.asked(bot)
     harness.clock.offset += timedelta(minutes=50)  # longer than anything else may wait
     async with harness.start(says("done")) as bot:
         await bot.orchestrator.receive(message(2, commands(before)[0]))
@@ -303,8 +294,7 @@ async def test_the_same_question_works_after_a_kill_while_it_is_open(harness):
 
 async def test_a_message_typed_while_the_bot_is_down_is_the_answer(harness):
     async with harness.start(DATABASES) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question()
+        await harness.asked(bot)
     async with harness.start(says("done")) as bot:
         await bot.orchestrator.receive(message(2, "neither"))
         await harness.platform.settled("m1", "m2")
@@ -315,12 +305,11 @@ async def test_a_message_typed_while_the_bot_is_down_is_the_answer(harness):
 
 async def test_an_answer_on_disk_is_used_after_a_kill_and_not_asked_for_again(harness):
     async with harness.start(DATABASES) as bot:
-        await bot.orchestrator.receive(message())
-        await harness.question()
+        await harness.asked(bot)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bot.orchestrator.receive, message(2, "neither"))
             while [record["state"] for record in stored(harness)] != ["answered"]:
-                await anyio.lowlevel.checkpoint()
+                await anyio.lowlevel.checkpoint()  # no more: the kill comes at once
     posts = len(harness.platform.posts)
     async with harness.start(says("done")) as bot:
         await harness.platform.settled("m1", "m2")

@@ -97,8 +97,7 @@ async def test_other_input_is_what_the_person_writes(harness, typed):
 async def test_the_button_of_other_input_asks_for_the_words_and_leaves_the_question_open(harness):
     harness.look.errors = [ToolTimeout("slow"), ToolTimeout("slow")]
     async with harness.start(look(), look(2, "again"), says("done")) as bot:
-        await bot.orchestrator.receive(message())
-        question = await harness.question()
+        question = await harness.asked(bot)
         await press(bot, 2, commands(question)[1])
         await harness.platform.settled("m2")
         assert harness.platform.texts[-1] == wording.WRITE_INPUT
@@ -205,8 +204,7 @@ async def test_nobody_answers_and_the_model_gets_the_failure(harness):
 async def test_only_the_asker_chooses_and_no_approval_does(harness):
     harness.look.errors = [down()]
     async with harness.start(look(), says("done")) as bot:
-        await bot.orchestrator.receive(message())
-        question = await harness.question()
+        question = await harness.asked(bot)
         question_id = question.choices[0].command.split()[1]
         await press(bot, 2, commands(question)[0], author=BOB)
         await press(bot, 3, f"/approve {question_id}")
@@ -226,8 +224,7 @@ async def test_who_went_on_without_is_not_asked_again_in_that_turn(harness):
 async def choose_after_a_restart(harness, choice):
     harness.look.errors = [down()]
     async with harness.start(look()) as bot:
-        await bot.orchestrator.receive(message())
-        question = await harness.question()
+        question = await harness.asked(bot)
     async with harness.start(says("done")) as bot:
         await press(bot, 2, commands(question)[choice])
         await harness.platform.settled("m1", "m2")

@@ -24,9 +24,10 @@ from bot.tools.web import tool as web
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import FetchArguments, WebFetch
 from tests.bot.tools.site import PUBLIC, certificate, hanging, page, redirect, serving
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.tool_context import tool_context
 from tests.world import inline
+from threads.background import background_tasks
 from threads.model import ThreadId
 from threads.store.attachments import Extracted
 
@@ -410,11 +411,9 @@ async def test_a_reader_that_takes_too_long_is_left_in_time(site, tool, monkeypa
 
 async def test_a_call_that_is_stopped_lets_go_of_its_connection(site, tool):
     site.pages["/"] = hanging
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(fetch, tool)
-        while not site.heads:
-            await anyio.sleep(0.01)
-        tasks.cancel_scope.cancel()
+        await until(lambda: site.heads)
     with anyio.fail_after(WITHIN_S):
         await site.left.wait()
 

@@ -9,6 +9,7 @@ import anyio
 from bot.wiring import app
 from tests.patience import WITHIN_S
 from tests.serving import serving
+from threads.background import background_tasks
 from threads.store.disk import PosixFile
 
 
@@ -24,13 +25,12 @@ async def test_a_disk_that_hangs_delays_the_end_of_the_process_only_so_long(tmp_
         with anyio.fail_after(WITHIN_S):
             async with (
                 serving(tmp_path / "data", {"model": "offline/demo"}) as chat,
-                anyio.create_task_group() as tasks,
+                background_tasks() as tasks,
             ):
                 await chat.say("hello")
                 monkeypatch.setattr(PosixFile, "fsync", hang)
                 tasks.start_soon(chat.send, "again")
                 await anyio.to_thread.run_sync(hung.wait)
-                tasks.cancel_scope.cancel()
         assert not go_on.is_set()
     finally:
         go_on.set()

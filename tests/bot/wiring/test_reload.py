@@ -16,6 +16,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.wiring.reload import LOOK_S, Reload
 from tests.sim.loop import virtual_time
 from tests.world import inline
+from threads.background import background_tasks
 
 anyio_backend = virtual_time
 
@@ -60,11 +61,10 @@ def write(path, document):
 @asynccontextmanager
 async def watching(path):
     bench = Bench(path)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         bench.reload.start(tasks, inline, bench.check, bench.told.append)
         await bench.looks()
         yield bench
-        tasks.cancel_scope.cancel()
 
 
 def in_place(path, document):
@@ -98,10 +98,9 @@ async def test_a_change_counts_a_moment_after_it_whoever_makes_it(path, change):
 async def test_a_change_between_the_reading_of_a_start_and_its_first_look_counts_too(path):
     bench = Bench(path)
     write(path, NEW)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         bench.reload.start(tasks, inline, bench.check, bench.told.append)
         await bench.looks()
-        tasks.cancel_scope.cancel()
     assert bench.system == "New."
 
 

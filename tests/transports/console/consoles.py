@@ -14,6 +14,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from tests.patience import WITHIN_S
 from tests.transports.console.screen import Screen
 from tests.transports.console.script import COMMANDS, ScriptedBot
+from threads.background import background_tasks
 from transports.console import Console
 
 
@@ -87,10 +88,9 @@ async def shown(piped: Piped, text: str) -> None:
 @asynccontextmanager
 async def between_pipes(**options: Any) -> AsyncIterator[Piped]:
     piped = Piped(**options)
-    async with anyio.create_task_group() as group:
+    async with background_tasks() as group:
         piped.bot = ScriptedBot(piped.console, group)
         yield piped
-        group.cancel_scope.cancel()
     piped.close("typed", "answers", "notes")
     for stream in piped.streams:
         stream.close()
@@ -131,9 +131,8 @@ def terminal(**options: Any) -> Iterator[tuple[PipeInput, Screen, Console]]:
 @asynccontextmanager
 async def at_terminal(**options: Any) -> AsyncIterator[TerminalSession]:
     with terminal(**options) as (keys, screen, console):
-        async with anyio.create_task_group() as group:
+        async with background_tasks() as group:
             session = TerminalSession(keys, screen, console, ScriptedBot(console, group))
             group.start_soon(session.serve)
             await screen.shows("main>")
             yield session
-            group.cancel_scope.cancel()

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
+from threads.background import background_tasks
 from threads.errors import PostFailed, StoreUnavailable
 from threads.model import (
     Inbound,
@@ -157,9 +158,8 @@ class ScriptedBot:
 async def main() -> int:
     history = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     console = Console(session="s1", history_file=history)
-    async with anyio.create_task_group() as group:
+    async with background_tasks() as group:
         await console.serve(ScriptedBot(console, group).sink)
-        group.cancel_scope.cancel()
     return console.exit_code
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.patience import WITHIN_S
 from tests.transports.console.consoles import between_pipes, shown
+from threads.background import background_tasks
 from threads.errors import TransportRejected
 from threads.model import Outgoing, TextDelta, TurnSettled
 from transports.console import Console, parse
@@ -186,11 +187,10 @@ async def test_serving_can_be_cancelled_while_the_input_is_silent_and_while_nobo
         ended.append(work)
 
     with anyio.fail_after(WITHIN_S):
-        async with anyio.create_task_group() as group:
+        async with background_tasks() as group:
             group.start_soon(forever, piped.console.serve, piped.bot.sink)
             group.start_soon(forever, piped.console.post, Outgoing(thread_id("main"), "k", "x"))
             await anyio.wait_all_tasks_blocked()
-            group.cancel_scope.cancel()
     assert ended == []
 
 

@@ -11,6 +11,7 @@ from typing import Self
 import anyio
 
 from tests.transports.console.screen import Screen, show
+from threads.background import background_tasks
 
 
 class Window:
@@ -33,11 +34,10 @@ class Window:
     async def open(self) -> AsyncIterator[Self]:
         """Look at the screen, from the first prompt on."""
         try:
-            async with anyio.create_task_group() as group:
+            async with background_tasks() as group:
                 group.start_soon(show, self.master, self.screen)
                 await self.screen.shows("main>")
                 yield self
-                group.cancel_scope.cancel()
         finally:
             self.process.kill()
             self.process.wait(20)

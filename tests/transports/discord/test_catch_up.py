@@ -312,8 +312,7 @@ async def after_a_stop(discord, seconds=7200.0, **more):
 @in_virtual_time
 async def test_of_what_can_still_be_answered_all_is_read_however_much_it_is(monkeypatch):
     monkeypatch.setattr(reading, "MOST_OLD", 200)
-    discord = Discord()
-    bot = await after_a_stop(discord)
+    bot = await after_a_stop(discord := Discord())
     for number in range(300):
         discord.say(text=str(number))
     await bot.ready(discord.last())
@@ -323,8 +322,7 @@ async def test_of_what_can_still_be_answered_all_is_read_however_much_it_is(monk
 @in_virtual_time
 async def test_of_what_is_too_old_to_be_answered_only_so_much_is_read(monkeypatch, caplog):
     monkeypatch.setattr(reading, "MOST_OLD", 200)
-    discord = Discord()
-    bot = await after_a_stop(discord, max_age_s=600)
+    bot = await after_a_stop(discord := Discord(), max_age_s=600)
     for number in range(300):
         discord.say(text=f"old {number}", ago=3000 - number)
     discord.say(text="new")
@@ -336,8 +334,7 @@ async def test_of_what_is_too_old_to_be_answered_only_so_much_is_read(monkeypatc
 
 @in_virtual_time
 async def test_what_was_said_before_the_weekend_is_not_read_and_that_is_told_once(caplog):
-    discord = Discord()
-    bot = await after_a_stop(discord, seconds=14 * 24 * 3600)
+    bot = await after_a_stop(discord := Discord(), seconds=14 * 24 * 3600)
     for channel in (KNOWN, OTHER, DIRECT):
         discord.say(channel, "last week", ago=7 * 24 * 3600)
         discord.say(channel, channel, ago=2 * 24 * 3600)
@@ -349,8 +346,7 @@ async def test_what_was_said_before_the_weekend_is_not_read_and_that_is_told_onc
 @in_virtual_time
 async def test_a_channel_without_end_is_given_up_with_a_word(monkeypatch, caplog):
     monkeypatch.setattr(reading, "MOST_PAGES", 3)
-    discord = Discord()
-    bot = await after_a_stop(discord)
+    bot = await after_a_stop(discord := Discord())
     for _ in range(500):
         discord.say()
     await bot.ready(discord.last())
@@ -360,8 +356,7 @@ async def test_a_channel_without_end_is_given_up_with_a_word(monkeypatch, caplog
 
 @in_virtual_time
 async def test_a_kill_in_the_middle_reads_on_from_the_last_page():
-    discord = Discord(pause=1.0)
-    bot = await after_a_stop(discord)
+    bot = await after_a_stop(discord := Discord(pause=1.0))
     for number in range(300):
         discord.say(text=str(number), ago=3000 - number)
     with anyio.move_on_after(2.5):
@@ -393,8 +388,7 @@ def test_what_a_refusal_means_for_the_gap(status, code, verdict):
 @in_virtual_time
 @pytest.mark.parametrize("taken", [Marks.move, Marks.missed])
 async def test_a_live_message_where_the_bot_never_heard_any_does_not_hide_what_was_missed_there(taken):
-    discord = Discord()
-    bot = await after_a_stop(discord)
+    bot = await after_a_stop(discord := Discord())
     discord.say(OTHER, "missed")
     bot.history.set_last_messages(discord.last())
     bot.catch_up.missed()
@@ -405,8 +399,7 @@ async def test_a_live_message_where_the_bot_never_heard_any_does_not_hide_what_w
 
 @in_virtual_time
 async def test_a_session_that_begins_while_one_is_looked_into_has_a_gap_of_its_own():
-    discord = Discord()
-    bot = await after_a_stop(discord)
+    bot = await after_a_stop(discord := Discord())
 
     async def active(within_s, most):
         discord.say()
@@ -425,8 +418,7 @@ async def test_a_session_that_begins_while_one_is_looked_into_has_a_gap_of_its_o
 
 @in_virtual_time
 async def test_a_message_that_the_disk_refuses_after_the_session_began_is_read_though_nobody_told_of_it():
-    discord = Discord()
-    bot = await after_a_stop(discord)
+    bot = await after_a_stop(discord := Discord())
     bot.history.set_last_messages(discord.last())
     bot.catch_up.missed()
     with pytest.raises(StoreUnavailable), bot.marks.taking(KNOWN, discord.say()):
@@ -437,8 +429,7 @@ async def test_a_message_that_the_disk_refuses_after_the_session_began_is_read_t
 
 @in_virtual_time
 async def test_nothing_is_looked_for_until_a_session_has_told_what_was_said():
-    discord = Discord(refuses={KNOWN: TransportUnavailable("500")})
-    bot = await after_a_stop(discord)
+    bot = await after_a_stop(discord := Discord(refuses={KNOWN: TransportUnavailable("500")}))
     discord.say()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(bot.ready, discord.last())
@@ -469,8 +460,7 @@ async def test_only_so_many_direct_messages_are_read_those_that_spoke_last(monke
 
 @in_virtual_time
 async def test_a_guild_that_is_away_is_read_from_its_marks_when_it_is_back():
-    discord = Discord()
-    bot = await after_a_stop(discord)
+    bot = await after_a_stop(discord := Discord())
     discord.say()
     await bot.ready({})
     bot.marks.alive()

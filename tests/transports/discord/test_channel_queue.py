@@ -1,14 +1,14 @@
 import anyio
 import pytest
 
+from threads.background import background_tasks
 from transports.discord.events.channel_queue import ChannelQueues
 
 
 @pytest.fixture
 async def tasks():
-    async with anyio.create_task_group() as group:
+    async with background_tasks() as group:
         yield group
-        group.cancel_scope.cancel()
 
 
 def work(done, name, gate=None):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import anyio
 import pytest
 
 from bot import wording
@@ -12,7 +11,7 @@ from bot.ports.errors import ModelUnavailable
 from tests.fakes.discord import BOT, CHANNEL, GUILD, U1, U2, FakeDiscord
 from tests.fakes.discord.people import OTHER_BOT
 from tests.fakes.discord.views import message_view
-from tests.patience import WITHIN_S
+from tests.patience import until
 from tests.transports.discord.bot import answers, bot_in
 from tests.transports.discord.test_discord_story import only_served
 from tests.transports.settling import until_settled
@@ -32,9 +31,7 @@ def thinking(asked):
 async def marks_with(data, id_):
     """Return how far each place was read, as it is on disk when that message is."""
     path = data / "discord-marks.json"
-    with anyio.fail_after(WITHIN_S):
-        while not path.exists() or id_ not in path.read_text():
-            await anyio.sleep(0.05)
+    await until(lambda: path.exists() and id_ in path.read_text())
     return json.loads(path.read_text())["channels"]
 
 
@@ -137,9 +134,7 @@ async def test_a_message_that_the_library_cannot_read_costs_no_other_live_or_mis
         async with bot_in(discord, tmp_path, Scripted()):
             found = await until_settled(tmp_path, *(one.id for one in missed))
             assert {found[one.id] for one in missed} <= {"answered", "merged"}
-            with anyio.fail_after(WITHIN_S):
-                while json.loads((tmp_path / "discord-marks.json").read_text()).get("gaps"):
-                    await anyio.sleep(0.05)
+            await until(lambda: not json.loads((tmp_path / "discord-marks.json").read_text()).get("gaps"))
 
 
 async def test_a_file_may_be_as_large_as_its_guild_allows(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from bot.reports.files import FileReader
 from bot.reports.message_story import stories
 from tests.fakes.discord import BOT, CHANNEL, U1, U2, U3, FakeDiscord, Garbage, RateLimited, Refused, Status
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.transports.discord.bot import answers, bot_in
 from tests.transports.settling import until_settled
 from tests.world import Gate, Scripted, says
@@ -130,9 +130,7 @@ async def test_a_bot_that_is_in_no_server_says_how_to_invite_it(tmp_path, caplog
     async with FakeDiscord() as discord:
         discord.kick()
         async with bot_in(discord, tmp_path, Scripted()):
-            with anyio.fail_after(WITHIN_S):
-                while "invites it with" not in caplog.text:
-                    await anyio.sleep(0.05)
+            await until(lambda: "invites it with" in caplog.text)
 
 
 async def test_a_bot_that_may_open_threads_and_not_speak_in_them_answers_in_place(tmp_path):

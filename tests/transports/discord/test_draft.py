@@ -15,6 +15,7 @@ from tests.fakes.discord import CHANNEL, GUILD, U1, Cut, RateLimited, Refused
 from tests.sim.loop import virtual_time
 from tests.transports.discord.virtual import DELETE, EDIT, SEND, VirtualRest, virtual_discord
 from tests.transports.settling import beside
+from threads.background import background_tasks
 from threads.model import (
     Resumed,
     StagesChanged,
@@ -85,11 +86,10 @@ class DraftCase:
 @asynccontextmanager
 async def draft_case(place=CHANNEL, mode="edits", **more):
     discord = virtual_discord(**more)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         case = DraftCase(tasks, discord, discord.dm(U1) if place == "dm" else place, mode)
         tasks.start_soon(case.draft.run)
         yield case
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_draft_opens_the_thread_and_shows_the_newest_text_no_faster_than_discord_likes():

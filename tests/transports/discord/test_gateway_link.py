@@ -12,7 +12,8 @@ import anyio
 import pytest
 
 from tests.fakes.discord import CHANNEL, FORUM, GUILD, U1, Cut, FakeDiscord, RateLimited, Stall, Status
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
+from threads.background import background_tasks
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited
 from transports.discord.api import gateway, gateway_link
 from transports.discord.api.gateway_link import GatewayLink
@@ -120,19 +121,11 @@ class Bot:
 async def listening(discord, **options):
     """A bot whose session is ready."""
     bot = Bot(discord, **options)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(bot.run)
         await discord.until(lambda: bot.has("ready")() or bot.end)
         assert bot.end is None, bot.end
         yield bot
-        tasks.cancel_scope.cancel()
-
-
-async def until(is_so):
-    """Wait for what the fake does not see."""
-    with anyio.fail_after(WITHIN_S):
-        while not is_so():
-            await anyio.sleep(0.01)
 
 
 async def ended(discord, **options):
@@ -447,10 +440,9 @@ async def test_a_cancelled_link_closes_with_1000_and_leaves_nothing(discord):
 async def test_a_link_cancelled_before_it_is_ready_leaves_nothing(discord, monkeypatch):
     monkeypatch.setattr(gateway_link, "GUILDS_S", 5.0)
     bot = Bot(discord)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(bot.run)
         await discord.until(bot.has("session"))
-        tasks.cancel_scope.cancel()
     await anyio.sleep(0.01)
     assert left_over() == ([], [])
     assert "ready" not in bot.story
@@ -500,7 +492,7 @@ async def test_more_presses_than_can_be_under_way_are_not_taken(discord, monkeyp
         said = await discord.say(U1, CHANNEL, "x")
         for _ in range(3):
             discord.press(U1, said, "go", stale=True)
-        await until(lambda: caplog.text.count("one is not taken") == 2)
+        await until(lambda: taken and caplog.text.count("one is not taken") == 2)
         assert len(taken) == 1
 
 

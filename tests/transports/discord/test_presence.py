@@ -22,6 +22,7 @@ from tests.transports.discord.virtual import (
     VirtualRest,
     virtual_discord,
 )
+from threads.background import background_tasks
 from threads.model import Resumed, Taken, TextDelta, ThreadId, ToolStarted, TurnSettled, TurnStarted, Waiting
 from transports.discord.api.options import Options
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
@@ -68,10 +69,9 @@ class PresenceCase:
 
 @asynccontextmanager
 async def presence_case(**options):
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         case = PresenceCase(tasks, **options)
         yield case
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_sign_is_there_within_a_second_and_gone_after_the_answer():

@@ -4,7 +4,6 @@
 as ``⟨200b⟩``, white space at a line's end as dots.
 """
 
-import os
 import re
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.transports.golden import golden
 from transports.discord.markdown.render import (
     MAX_NOTE,
     TABLE_FOLLOWS,
@@ -36,10 +36,7 @@ def visible(text):
 @pytest.mark.parametrize("name", NAMES)
 def test_golden(name):
     got = visible(rendered((GOLDEN / f"{name}.md").read_text(encoding="utf-8")))
-    expected = GOLDEN / f"{name}.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
-        expected.write_text(got, encoding="utf-8")
-    assert got == expected.read_text(encoding="utf-8")
+    assert got == golden(GOLDEN / f"{name}.txt", got)
 
 
 @pytest.mark.parametrize("name", NAMES)

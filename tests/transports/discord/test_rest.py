@@ -27,6 +27,7 @@ from tests.fakes.discord import (
     Status,
 )
 from tests.patience import WITHIN_S
+from threads.background import background_tasks
 from threads.errors import (
     Fenced,
     TransportFatal,
@@ -355,10 +356,9 @@ async def test_a_global_limit_holds_every_call_and_no_cancelled_one_keeps_it(dis
 
 async def test_a_call_that_was_given_up_ends_by_itself_before_the_next_of_its_line(discord, rest):
     gate = discord.gate(SEND)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(lambda: rest.send(CHANNEL, "hi", nonce="n1"))
         await gate.reached()
-        tasks.cancel_scope.cancel()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: rest.send(CHANNEL, "hi", nonce="n1"))
         await anyio.sleep(0.05)
@@ -411,10 +411,10 @@ async def test_more_cosmetic_calls_than_there_is_room_for_are_refused_and_posts_
     monkeypatch.setattr(uncancelled_calls, "COSMETIC_AT_ONCE", 1)
     async with logged_in(discord) as rest:
         gate = discord.gate(TYPING)
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(rest.typing, CHANNEL)
             await gate.reached()
-            tasks.cancel_scope.cancel()  # the call goes on, and takes the room
+        # The call goes on, and takes the room.
         with pytest.raises(TransportRateLimited, match="too much is under way"):
             await rest.typing(CHANNEL2)
         await rest.send(CHANNEL, "hi", nonce="n1")

@@ -19,6 +19,7 @@ from nio.crypto import decrypt_attachment
 
 from tests.patience import WITHIN_S
 from tests.transports.matrix.synapse import Synapse
+from threads.background import background_tasks
 
 PASSWORD = "a password"
 ENCRYPTION = {"type": "m.room.encryption", "state_key": "", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
@@ -313,10 +314,9 @@ async def person(
     try:
         client.restore_login(made.user_id, made.device_id, made.access_token)
         someone = Person(client)
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(someone.follow)
             yield someone
-            tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
             await client.close()

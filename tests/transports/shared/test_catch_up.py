@@ -11,6 +11,7 @@ import pytest
 
 from tests.sim.loop import SimLoop
 from tests.transports.catching_up import START, CatchUpBot
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable, TransportRejected, TransportUnavailable
 from threads.store.mark_file import MarkFile
 from transports.shared.backfill.catch_up import CatchUp
@@ -255,7 +256,7 @@ async def test_the_return_of_a_store_is_noticed_and_its_outage_logged_once(monke
 
     monkeypatch.setattr(MarkFile, "take_over", take_over)
     bot.marks.on_store_back = lambda: told.append("back")
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(bot.marks.keep, lambda: True)
         await anyio.sleep(60)
         assert caplog.text.count("marks.not_taken_over") == 1
@@ -263,7 +264,6 @@ async def test_the_return_of_a_store_is_noticed_and_its_outage_logged_once(monke
         away = False
         await anyio.sleep(60)
         assert told == ["back"]
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_channel_that_another_process_reads_is_waited_for_and_not_read_again(monkeypatch):

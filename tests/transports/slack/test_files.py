@@ -13,7 +13,7 @@ from yarl import URL
 from tests.fakes.http import Cut as CutMidway
 from tests.fakes.http import FakeHttp, Garbage, Reply, Stall
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, RateLimited
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from threads.errors import FileUnavailable
 from threads.model import Attachment
 from transports.shared import downloads as files
@@ -252,8 +252,7 @@ async def test_a_reader_that_leaves_early_closes_the_connection(session):
             ) as chunks:
                 async for _ in chunks:
                     break
-            while not server.hung_up:
-                await anyio.sleep(0.01)
+            await until(lambda: server.hung_up)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tests.transports.slack.test_catch_up import FILE
 from tests.transports.slack.test_slack_story import answers
 from tests.transports.slack.virtual import LATENCY_S, VirtualWeb, count_calls, virtual_slack
 from tests.world import Scripted
+from threads.background import background_tasks
 from threads.store.mark_file import MarkFile
 from transports.shared.backfill.marks import Marks
 from transports.slack.events.intake import Intake
@@ -146,7 +147,7 @@ async def test_a_message_that_waits_for_names_is_not_overtaken():
         return []
 
     marks.open()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         web = VirtualWeb(slack)
         more = {"recent": recent, "now": _now, "max_age_s": 600}
         intake = Intake(
@@ -166,5 +167,4 @@ async def test_a_message_that_waits_for_names_is_not_overtaken():
             tasks.start_soon(intake.take, "event", {"type": "event_callback", "event": event})
             await anyio.sleep(LATENCY_S / 10)
         await anyio.sleep(10)
-        tasks.cancel_scope.cancel()
     assert taken == ["one @u2", "two"]

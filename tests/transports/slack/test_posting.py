@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, Message
+from threads.background import background_tasks
 from threads.errors import PostFailed, TransportRejected, TransportUnavailable
 from threads.model import Choice, Outgoing, ThreadId
 from transports.base.transport import Capabilities
@@ -365,10 +366,9 @@ async def test_a_stream_that_shows_anything_else_is_written_anew(chat, slack, te
 async def test_a_crash_between_stop_and_rewrite_is_not_taken_for_an_answer(chat, slack):
     draft = await chat.stream("Half of")
     gate = slack.gate("chat.update")
-    async with anyio.create_task_group() as killed:
+    async with background_tasks() as killed:
         killed.start_soon(chat.post, "half of it", [draft])
         await gate.reached()
-        killed.cancel_scope.cancel()
     slack.heal()
     chat.restart()
     assert await chat.find() is None

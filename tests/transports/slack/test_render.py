@@ -5,7 +5,6 @@ stands for a character, ``\\repeat{x}{9}`` for a long text, and ``¦`` for the b
 """
 
 import json
-import os
 import re
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from slack_sdk.models.blocks import Block as SdkBlock
 
+from tests.transports.golden import golden
 from threads.model import Choice, Outgoing, ThreadId
 from transports.slack.events.decode import decode
 from transports.slack.markdown.blocks import (
@@ -75,10 +75,7 @@ def render_sections(text, *, streamed):
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.md")))
 def test_golden(name):
     got = render_sections(read(GOLDEN / f"{name}.md"), streamed=name.startswith("stream-"))
-    expected = GOLDEN / f"{name}.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
-        expected.write_text(got, encoding="utf-8")
-    assert got == expected.read_text(encoding="utf-8")
+    assert got == golden(GOLDEN / f"{name}.txt", got)
 
 
 TOKENS = (

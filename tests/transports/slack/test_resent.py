@@ -16,6 +16,7 @@ from tests.sim.loop import virtual_time
 from tests.transports.catching_up import START
 from tests.transports.memory import Memory
 from tests.transports.slack.test_catch_up import FILE, ME, Slack, now
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.model import Edited, Incoming
@@ -79,14 +80,13 @@ class Bot:
 
 @asynccontextmanager
 async def listening(folder, slack, disk=None):
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         bot = Bot(tasks, folder, slack, disk or Memory())
         tasks.start_soon(bot.journal.run, bot)
         bot.marks.start("C1", f"{START:.6f}")
         await bot.marks.save()
         yield bot, tasks
         await anyio.sleep(100)
-        tasks.cancel_scope.cancel()
 
 
 def as_mention(said):
@@ -181,7 +181,7 @@ async def test_after_a_restart_what_is_said_first_is_taken_first_though_the_mark
     disk, slack = Memory(), Slack()
     async with listening(tmp_path, slack, disk):
         """The first start, after which the channel is followed."""
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         bot = Bot(tasks, tmp_path, slack, disk)
         tasks.start_soon(bot.journal.run, bot)
         sent = []
@@ -192,6 +192,5 @@ async def test_after_a_restart_what_is_said_first_is_taken_first_though_the_mark
             tasks.start_soon(bot.hear, said)
             await anyio.sleep(SLOW_S / 3)
         await anyio.sleep(100)
-        tasks.cancel_scope.cancel()
     assert bot.routed == sent[::2]
     assert sorted(bot.acked) == sent

@@ -14,6 +14,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Garbage, Gate, Html, RateLimited, Stall
 from tests.fakes.slack import Link as FakeLink
 from tests.patience import WITHIN_S
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable, TransportFatal
 from transports.shared.link import supervisor
 from transports.shared.link.supervisor import LinkDown, Supervisor
@@ -102,11 +103,10 @@ async def serving(slack, **options):
     """Run a link until the end of the block, and see that nothing of it is left."""
     before, links = asyncio.all_tasks(), list(slack.sockets.links)
     bot = Bot(slack, options)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(bot.run)
         await slack.until(lambda: bot.ups or bot.over.is_set())
         yield bot
-        tasks.cancel_scope.cancel()
     ours = {
         task
         for task in asyncio.all_tasks() - before
@@ -135,10 +135,9 @@ async def supervised(slack, monkeypatch, **options):
             bot.end = error
             bot.over.set()
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(run)
         yield bot, watch
-        tasks.cancel_scope.cancel()
 
 
 def gate():
@@ -489,14 +488,13 @@ async def test_socket_mode_switched_off_is_fatal_and_says_what_to_do(slack):
 
 
 async def test_too_many_links_are_told_and_tried_again_later(slack):
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         bots = [Bot(slack, {"ping_interval": 5.0}) for _ in range(10)]
         for bot in bots:
             tasks.start_soon(bot.run)
         await slack.until(lambda: all(bot.ups for bot in bots))
         async with serving(slack) as bot:
             end = await bot.ended()
-        tasks.cancel_scope.cancel()
     assert isinstance(end, LinkDown)
     assert end.retry_after
     assert bot.ups == 0

@@ -12,6 +12,7 @@ import httpx2
 
 from tests.patience import WITHIN_S
 from tests.transports.web.site import Visitor
+from threads.background import background_tasks
 
 RETRY_S = 0.2
 Fields = dict[str, Any]
@@ -129,10 +130,9 @@ class Page:
 async def watching(visitor: Visitor, thread: str) -> AsyncIterator[Page]:
     """Keep a page of the thread open until the block ends, whatever becomes of the bot."""
     page = Page()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(follow, visitor, thread, page)
         yield page
-        tasks.cancel_scope.cancel()
 
 
 async def follow(visitor: Visitor, thread: str, page: Page) -> None:

@@ -23,6 +23,7 @@ from bot.observe.event_stream import EventStream
 from bot.wiring.app import serve
 from tests.patience import WITHIN_S
 from tests.serving import FAST, KEYS
+from threads.background import background_tasks
 from transports.web.client import WebTransport
 from transports.web.page import make_page
 from transports.web.routes import TOKEN
@@ -101,7 +102,7 @@ async def serving_page(
         )
         return [site.web]
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         run = partial(
             serve, settings, environ, model=model, make_transports=make, on_agents=answering.append, **more
         )
@@ -109,14 +110,12 @@ async def serving_page(
         with anyio.fail_after(WITHIN_S):
             await site.opened.wait()
         yield site
-        tasks.cancel_scope.cancel()
 
 
 async def _serve(site: Site, work) -> None:
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(work)
         await site.stopping.wait()
-        tasks.cancel_scope.cancel()
     site.stopped.set()
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.transports.web.alone import NoHistory
 from tests.transports.web.patient import Page
+from threads.background import background_tasks
 from threads.model import Outgoing, Taken, TextDelta, ThreadId, ToolFinished, TurnSettled, TurnStarted
 from transports.web import relay
 from transports.web.files import PostedFile
@@ -104,11 +105,10 @@ async def wire(monkeypatch):
 @pytest.fixture
 async def two(wire):
     a, b = wire.worker(), wire.worker()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         for talk in (a, b):
             tasks.start_soon(talk.relay.run)
         yield a, b
-        tasks.cancel_scope.cancel()
 
 
 async def settle() -> None:
@@ -125,6 +125,14 @@ async def test_without_a_page_elsewhere_nothing_is_sent(two, wire):
     begin(two[1])
     await settle()
     assert wire.texts == []
+
+
+@pytest.fixture
+async def page(two):
+    """A reader at the first worker."""
+    page = Reader(two[0])
+    await settle()
+    return page
 
 
 async def test_a_page_has_what_happened_before_it_opened_and_what_comes(two):
@@ -157,10 +165,8 @@ async def test_a_list_elsewhere_shows_what_is_busy(two):
     ]
 
 
-async def test_what_the_wire_lost_is_asked_for_again_once_that_is_noticed(two, wire):
-    a, b = two
-    page = Reader(a)
-    await settle()
+async def test_what_the_wire_lost_is_asked_for_again_once_that_is_noticed(page, two, wire):
+    _, b = two
     wire.loses = True
     begin(b)
     await settle()
@@ -174,10 +180,8 @@ async def test_what_the_wire_lost_is_asked_for_again_once_that_is_noticed(two, w
     assert len(page.shown()) == 3
 
 
-async def test_who_could_not_send_tells_all_at_the_next_ask(two, wire):
+async def test_who_could_not_send_tells_all_at_the_next_ask(page, two, wire):
     a, b = two
-    page = Reader(a)
-    await settle()
     wire.cut = True
     begin(b)
     await settle()
@@ -187,11 +191,9 @@ async def test_who_could_not_send_tells_all_at_the_next_ask(two, wire):
     assert len(page.shown()) == 3
 
 
-async def test_too_much_to_tell_is_dropped_and_told_whole_later(two, wire, monkeypatch):
+async def test_too_much_to_tell_is_dropped_and_told_whole_later(page, two, wire, monkeypatch):
     monkeypatch.setattr(relay, "MOST_QUEUED", 50)
     a, b = two
-    page = Reader(a)
-    await settle()
     for number in range(30):
         begin(b, f"m{number}")
         b.show(THREAD, "other", TextDelta("between"))
@@ -207,21 +209,18 @@ async def test_a_message_that_another_worker_took_over_is_told_by_that_one_alone
     page = Reader(a)
     await settle()
     third = wire.worker()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(third.relay.run)
         a.relay.ask(*a.watched(), afresh=False)
         await settle()
         begin(third, words="a new")
         await settle()
-        tasks.cancel_scope.cancel()
     assert page.shown() == [("message", "m1", "hi"), ("started", "m1", "hi"), ("delta", "m1", "a new")]
 
 
 @pytest.mark.parametrize("size", [6_000, 60_000, 300_000])
-async def test_a_long_text_comes_in_pieces(two, wire, size):
-    a, b = two
-    page = Reader(a)
-    await settle()
+async def test_a_long_text_comes_in_pieces(page, two, wire, size):
+    _, b = two
     text = "".join(chr(33 + number * number % 90) for number in range(size))
     b.show(THREAD, "m1", TextDelta(text))
     await settle()
@@ -229,11 +228,9 @@ async def test_a_long_text_comes_in_pieces(two, wire, size):
     assert max(len(text.encode()) for text in wire.texts) < 8_000
 
 
-async def test_a_text_beyond_all_bounds_says_so(two, wire, monkeypatch):
+async def test_a_text_beyond_all_bounds_says_so(page, two, wire, monkeypatch):
     monkeypatch.setattr(relay, "MOST_PIECES", 1)
-    a, b = two
-    page = Reader(a)
-    await settle()
+    _, b = two
     result = "".join(random.Random(1).choices("abcdefgh", k=90_000))
     b.show(THREAD, "m1", ToolFinished("read_file", ok=True, call_id="c", result=result))
     await settle()
@@ -259,10 +256,8 @@ async def test_a_page_says_which_files_are_at_another_worker(two, apart):
     "text",
     ["", "x", "a b c d", "a 1 0 {", 'a 1 0 {"told": 1}', "a 1 0 eA==", 'a 1 0 {"told":["t","m"],"event":{}}'],
 )
-async def test_an_odd_notice_ends_nothing(two, wire, text):
-    a, b = two
-    page = Reader(a)
-    await settle()
+async def test_an_odd_notice_ends_nothing(page, two, wire, text):
+    _, b = two
     for end in wire.ends:
         end.heard(text)
     begin(b)

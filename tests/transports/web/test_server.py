@@ -13,7 +13,7 @@ import anyio
 import httpx2
 import pytest
 
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.transports.settling import beside
 from tests.transports.web.alone import transport
 from tests.transports.web.site import Visitor, visiting
@@ -123,8 +123,7 @@ async def test_a_reader_that_stops_is_cut_off_and_its_connection_closed(tmp_path
             deaf = await raw_stream(web, ann)
             async with deaf:
                 with anyio.fail_after(WITHIN_S):
-                    while not web._talk._streams:
-                        await anyio.sleep(0.01)
+                    await until(lambda: web._talk._streams)
                     while web._talk._streams:  # more than all buffers between us hold
                         web._talk._publish(THREAD, {"op": "delta", "id": "m", "text": "x" * 500_000})
                         await anyio.sleep(0.05)

@@ -18,6 +18,7 @@ from tests.patience import WITHIN_S
 from tests.serving import compatible
 from tests.transports.web.alone import at_once
 from tests.transports.web.site import Visitor, serving_page, visiting
+from threads.background import background_tasks
 from threads.model import Author, Incoming, ThreadId
 from threads.store.disk import PosixDisk
 from threads.store.json_file import JsonFiles
@@ -349,9 +350,8 @@ async def test_a_model_is_not_asked_again_for_what_was_asked_before_a_restart(tm
             raise BudgetExceeded("no")
 
         at_work = Titles(make, notes, lambda _, text: told.append(text))
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(at_work.run)
             at_work.answered(Incoming("m", ThreadId("web", "", "ann", "t"), Author("ann"), "q"), "a")
             await anyio.wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
     assert (made, told) == (["a"], ["nearly used up"])

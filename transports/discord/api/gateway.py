@@ -39,21 +39,17 @@ class Hooks(Protocol):
 
     def prepare(self, client: discord.Client, /) -> None:
         """Attach the slash commands, before the login."""
-        ...
 
     def on_session(self) -> None:
         """Note that a session begins. Earlier messages may be missed, later ones are not."""
-        ...
 
     def on_ready(self, client: discord.Client, /) -> None:
         """Take the guilds, as far as they have come in."""
-        ...
 
     def on_message(self, message: discord.Message, /) -> None: ...
 
     def on_unread(self, kind: str, /) -> None:
         """Count a part of a message that cannot be read, by its kind."""
-        ...
 
     def on_edit(self, payload: discord.RawMessageUpdateEvent, /) -> None: ...
 
@@ -65,15 +61,12 @@ class Hooks(Protocol):
 
     def on_guild(self, guild: discord.Guild, /) -> None:
         """Take a guild; its channels and threads come by `on_channel`. May be called again."""
-        ...
 
     def on_channel(self, channel: object, /) -> object:
         """Take a new or changed channel or thread."""
-        ...
 
     def on_gone(self, channel_id: str, /) -> None:
         """Forget a deleted channel or thread."""
-        ...
 
 
 class Gateway(Client):

@@ -125,9 +125,13 @@ class Rest(BotAccount):
         await self._ask("edit", patch, line=message, urgent=urgent)
 
     async def delete(self, channel: str, message: str) -> None:
-        await self._ask(
-            "delete", lambda: self._message(channel, message).delete(), line=message, urgent=False
-        )
+        """Delete a message; one that is gone already is no failure."""
+        delete = self._message(channel, message).delete
+        try:
+            await self._ask("delete", delete, line=message, urgent=False)
+        except DiscordRefused as refused:
+            if refused.kind != "gone":
+                raise
 
     async def react(self, channel: str, message: str, emoji: str) -> None:
         line = f"reactions {message}"

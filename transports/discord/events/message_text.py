@@ -127,17 +127,16 @@ def attachments_of(message: discord.Message) -> list[discord.Attachment]:
 
 def replied_to(message: discord.Message) -> discord.Message | None:
     """Return the message that this one replies to, if Discord includes it."""
-    if message.type != discord.MessageType.reply or message.reference is None:
-        return None
-    resolved = message.reference.resolved
-    return resolved if isinstance(resolved, discord.Message) else None
+    return _referred_to(message) if message.type == discord.MessageType.reply else None
 
 
 def starter_of(message: discord.Message) -> discord.Message | None:
     """Return the message that a thread was opened from, if this one points to it and Discord includes it."""
-    if message.type != STARTER or message.reference is None:
-        return None
-    resolved = message.reference.resolved
+    return _referred_to(message) if message.type == STARTER else None
+
+
+def _referred_to(message: discord.Message) -> discord.Message | None:
+    resolved = message.reference.resolved if message.reference else None
     return resolved if isinstance(resolved, discord.Message) else None
 
 

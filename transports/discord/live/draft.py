@@ -261,10 +261,6 @@ class LiveDraft:
     async def _withdraw_last(self, channel: str) -> None:
         """Delete the last message; when none is left, the draft begins again."""
         self._too_old = self._outdated = True
-        try:
-            await self._rest.delete(channel, self._parts[-1].id)
-        except DiscordRefused as refused:
-            if refused.kind != "gone":
-                raise
+        await self._rest.delete(channel, self._parts[-1].id)
         self._parts.pop()
         self._too_old = bool(self._parts)

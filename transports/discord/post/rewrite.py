@@ -52,12 +52,5 @@ async def disarm(rest: Rest, channel: str, message: str) -> None:
 
 async def remove(rest: Rest, channel: str, message: str) -> bool:
     """Delete a message, and return whether it is gone; failing that, leave a dash."""
-
-    async def delete() -> None:
-        try:
-            await rest.delete(channel, message)
-        except DiscordRefused as refused:
-            if refused.kind != "gone":
-                raise
-
+    delete = partial(rest.delete, channel, message)
     return await rewrite.remove(delete, partial(rest.edit, channel, message, "-", urgent=False))

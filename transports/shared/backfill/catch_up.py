@@ -59,15 +59,12 @@ class HistoryReader(Protocol):
 
     async def look(self) -> None:
         """Follow conversations that began meanwhile (`Marks.start`)."""
-        ...
 
     async def read(self, channel: str, gap: int, /) -> str:
         """Hand over what was missed in a channel, oldest first, and return the time up to which it was read."""
-        ...
 
     def verdict(self, refused: TransportRejected) -> Verdict:
         """Say what a refusal of one of those means."""
-        ...
 
 
 class CatchUp:

@@ -121,15 +121,12 @@ class Shared(Protocol):
 
     async def take_token(self, name: str, per_second: float, burst: float) -> float:
         """Take a token; return the seconds until it may be used."""
-        ...
 
     async def try_token(self, name: str, per_second: float, burst: float, reserve: float) -> bool:
         """Take a token if that leaves so many. Returns False as well if nobody can tell."""
-        ...
 
     async def ensure_ownership(self) -> None:
         """Return once this process is sure of its threads. Raises `Fenced` if it lost them."""
-        ...
 
 
 class RateLane:

@@ -30,6 +30,7 @@ from anyio.abc import Process
 
 from bot.extensions.shell.network.inside import listen_inside
 from bot.ports.errors import SandboxFailed
+from threads.background import background_tasks
 from threads.store.disk import Offload
 
 from .layers import Launch, Layer
@@ -168,7 +169,7 @@ class _Running:
         exited = False
         try:
             with self.scope:
-                async with anyio.create_task_group() as tasks:
+                async with background_tasks() as tasks:
                     tasks.start_soon(self._watch)
                     if self.meter:
                         tasks.start_soon(self._measure, self.meter)
@@ -177,7 +178,6 @@ class _Running:
                         tasks.start_soon(self._connect, self.proxy)
                     await self.process.wait()
                     exited = True
-                    tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 await self._end()

@@ -14,7 +14,7 @@ from tests.bot.llm.apis import TOOL, UP_TO_SECOND_DELTA, FakeProvider, model_at
 from tests.bot.llm.conftest import ask, user
 from tests.fakes.anthropic import Raw, Text, Think, Tool, answer, event, ping
 from tests.fakes.http import Stall, Wait
-from tests.patience import WITHIN_S
+from tests.patience import until
 from threads.model import Message, ToolCall, ToolResult
 
 HELLO = HELLOS[AnthropicModel]
@@ -191,9 +191,7 @@ async def test_what_the_listener_raises_passes_unchanged_and_the_call_is_hung_up
     async with FakeProvider([HELLO.keep(SHOWN, Stall(ping()))]) as fake:
         with pytest.raises(KeyError, match="mine"):
             await model_at(fake.base_url, AnthropicModel, http).complete(ask(), broken)
-        with anyio.fail_after(WITHIN_S):
-            while not fake.hung_up:
-                await anyio.sleep(0.005)
+        await until(lambda: fake.hung_up)
 
 
 async def test_half_an_emoji_is_replaced_and_split_ones_are_joined(claude, listener):

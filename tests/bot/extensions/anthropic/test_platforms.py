@@ -13,8 +13,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from bot.config.built_in_extensions import has_module
 from bot.config.settings import Settings
-from bot.extensions.anthropic.extension import extension, has_module
+from bot.extensions.anthropic.extension import extension
 from tests.fakes.anthropic import Text, answer
 from tests.fakes.cloud import cloud
 from tests.fakes.http import Reply, error

@@ -19,7 +19,7 @@ from bot.extensions.backup.snapshot import BackupFailed, Report, back_up, copy_s
 from bot.store import unfinished_restore
 from bot.store.layout import Step
 from tests.bot.extensions.backup.archives import now, put_back, tree
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.serving import Chat, serving
 from threads.errors import NewerSchema
 from threads.journal.records import Ledger as Promises
@@ -67,8 +67,7 @@ async def catch_up(seat, sent, data):
     for incoming in sent:
         await seat.sink(incoming)
 
-    while promises_of(data).pending:
-        await anyio.sleep(0.02)
+    await until(lambda: not promises_of(data).pending)
 
 
 def promises_of(data):

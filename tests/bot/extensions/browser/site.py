@@ -10,6 +10,7 @@ from bot.extensions.browser.launch import launch_chromium
 from bot.extensions.browser.session import SharedBrowser
 from bot.guards.egress import Egress
 from tests.bot.tools import site
+from threads.background import background_tasks
 
 NAMES = {
     "other.test": ["93.184.216.35"],
@@ -29,7 +30,6 @@ serving = partial(site.serving, names=NAMES)
 async def running(egress: Egress, launch=CHROMIUM):
     """Run a `SharedBrowser` for the block."""
     browser = SharedBrowser(egress, launch)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(browser.run)
         yield browser
-        tasks.cancel_scope.cancel()

@@ -11,7 +11,7 @@ from bot.extensions.browser import proxy as proxies
 from bot.extensions.browser.proxy import Proxy
 from bot.ports.errors import ToolDenied
 from tests.bot.tools.site import PUBLIC
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 
 from .site import page, serving
 
@@ -226,8 +226,7 @@ async def test_a_server_that_says_wait_without_end_is_hung_up_on_when_the_visit_
     site.pages["/"] = waits
     async with await out.connect() as stream:
         await stream.send(out.head("GET http://site.test/ HTTP/1.1", "Host: a"))
-        while not site.heads:
-            await anyio.sleep(0.01)
+        await until(lambda: site.heads)
         out.proxy.close_visit(out.visit)
         assert await rest(stream) == b""
 

@@ -8,7 +8,8 @@ import pytest
 from bot.extensions.browser import session as sessions
 from bot.extensions.browser.session import BrowserFailed, PageFailed, PageRequest, PageView, SharedBrowser
 from bot.guards.egress import Egress
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
+from threads.background import background_tasks
 
 from .site import running
 
@@ -121,8 +122,7 @@ async def test_one_that_dies_cuts_off_who_uses_it_and_is_started_anew(fake):
     fake.hold = anyio.Event()
 
     async def die():
-        while not fake.looking:
-            await anyio.lowlevel.checkpoint()
+        await until(lambda: fake.looking)
         fake.on_failure(BrowserFailed("it died"))
 
     async with running(Egress(), fake) as one:
@@ -168,9 +168,8 @@ async def test_whoever_waits_when_the_bot_stops_is_not_left_waiting(fake):
                 await one.view(REQUEST, soon())
             ended.append(True)
 
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(one.run)
             callers.start_soon(call)
             await anyio.wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
     assert ended == [True]

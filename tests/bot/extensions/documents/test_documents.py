@@ -21,6 +21,7 @@ from bot.extensions.documents.problems import WHY, left_out
 from bot.extensions.documents.reader import Reader
 from tests.bot.extensions.documents import hostile_files as made
 from tests.patience import WITHIN_S
+from threads.background import background_tasks
 from threads.store.attachments import Extracted, ModelImage
 from threads.store.image_header import MAX_BYTES, read_header
 
@@ -346,13 +347,12 @@ async def test_a_child_dies_with_who_asked(documents):
 
 async def test_no_more_than_two_run_at_once(documents):
     before, seen = len(children()), []
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         for _ in range(5):
             tasks.start_soon(documents.text_of, SLOW, "")
         for _ in range(10):
             await anyio.sleep(0.05)
             seen.append(len(children()) - before)
-        tasks.cancel_scope.cancel()
     assert max(seen) == 2
 
 

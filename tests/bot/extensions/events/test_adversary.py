@@ -21,6 +21,7 @@ from tests.bot.extensions.events.sender import JSON, RAW, as_github, signed
 from tests.patience import WITHIN_S
 from tests.transports.web.test_adversary import ODD, talk
 from tests.world import state_file
+from threads.background import background_tasks
 
 NOW = 1_796_035_458.0
 BODY = b'{"job": 17}'
@@ -64,11 +65,10 @@ class Site:
 @asynccontextmanager
 async def listening(data, **given):
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with httpx2.AsyncClient(timeout=WITHIN_S) as client, anyio.create_task_group() as tasks:
+    async with httpx2.AsyncClient(timeout=WITHIN_S) as client, background_tasks() as tasks:
         site = Site(data, listener.listeners[0], client, **given)
         tasks.start_soon(serve_on, listener, site.webhook.serve)
         yield site
-        tasks.cancel_scope.cancel()
 
 
 @pytest.fixture

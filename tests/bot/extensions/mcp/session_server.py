@@ -14,6 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tests.patience import until
+
 SESSION = "mcp-session-id"
 
 
@@ -83,7 +85,6 @@ async def session_server(port: int) -> AsyncIterator[SessionServer]:
     server = uvicorn.Server(config)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server._serve)
-        while not server.started:
-            await anyio.sleep(0.01)
+        await until(lambda: server.started)
         yield ours
         server.should_exit = server.force_exit = True

@@ -9,7 +9,7 @@ from bot.extensions.mcp.commands import McpCommands
 from bot.extensions.mcp.references import References
 from bot.ports.documents import PlainDocuments
 from tests.bot.extensions.mcp.opened import offload_to_thread, opened, plain, starts
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from threads.errors import TransportRejected
 from threads.model import Author, Incoming, ThreadId
 
@@ -46,8 +46,7 @@ async def test_a_server_that_comes_late_is_told_where_somebody_asked_for_it(tmp_
         (tmp_path / "tools-late.json.there").touch()
         with anyio.fail_after(WITHIN_S):
             await told.wait()
-            while len(posted) < 2:
-                await anyio.sleep(0.01)
+            await until(lambda: len(posted) >= 2)
         text = "The MCP server late is there now, with 2 tools (1 offered with less, 1 left out)."
         assert posted == [(ELSEWHERE, "mcp:late:m0", text, "notice"), (THERE, "mcp:late:m1", text, "notice")]
         assert "late: 2 tools (1 offered with less, 1 left out)" in await commands.command("", said("/mcp"))

@@ -18,7 +18,7 @@ from bot.extensions.mcp.settings import McpServer
 from bot.ports.errors import McpUnavailable, ToolError
 from tests.bot.extensions.mcp.opened import call, opened, plain
 from tests.bot.extensions.mcp.session_server import session_server
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 
 
 def error(status, code, message, **more):
@@ -127,8 +127,7 @@ async def test_a_server_that_is_gone_when_a_call_is_made_has_not_run_it(tmp_path
     async with opened(tmp_path, configured) as servers:
         with anyio.fail_after(WITHIN_S):
             async with session_server(free_tcp_port):
-                while not servers.tools:
-                    await anyio.sleep(0.01)
+                await until(lambda: servers.tools)
             with pytest.raises(McpUnavailable, match="cannot be used: it cannot be reached"):
                 await call(servers, "web__hello")
 

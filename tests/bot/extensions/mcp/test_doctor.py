@@ -18,6 +18,7 @@ from bot.host.checks import Context
 from tests.bot.extensions.mcp.opened import plain, starts
 from tests.bot.tools.processes import gone
 from tests.fakes.mcp_oauth import serving
+from tests.patience import until
 from transports.shared.checks import Finding
 
 Settings = settings_model()
@@ -94,8 +95,7 @@ async def named(port, issuer):
     server = uvicorn.Server(config)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server._serve)
-        while not server.started:
-            await anyio.sleep(0.01)
+        await until(lambda: server.started)
         yield f"http://127.0.0.1:{port}/mcp"
         server.should_exit = server.force_exit = True
 

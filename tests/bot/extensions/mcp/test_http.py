@@ -12,7 +12,7 @@ from bot.extensions.mcp.tool import MAX_TEXT
 from bot.ports.errors import McpUnavailable, ToolError, ToolTimeout
 from tests.bot.extensions.mcp.opened import QUICK, call, opened, plain, workshop
 from tests.bot.tools.site import hanging, serving
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 
 PROGRAM = Path(__file__).parent / "program.py"
 
@@ -127,9 +127,7 @@ async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path
         with pytest.raises(McpUnavailable):
             await call(servers, "web__add", a=1, b=1)
         async with run_program(free_tcp_port):
-            with anyio.fail_after(WITHIN_S):
-                while servers.servers[0].state != "connected":
-                    await anyio.sleep(0.05)
+            await until(lambda: servers.servers[0].state == "connected")
             assert (await call(servers, "web__add", a=1, b=1)).result == "2"
 
 

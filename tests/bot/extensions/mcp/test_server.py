@@ -14,7 +14,8 @@ from bot.extensions.mcp.server import MAX_WAITING, Server, Timeouts
 from bot.extensions.mcp.settings import McpServer
 from bot.extensions.mcp.tool_list import RawTool
 from bot.ports.errors import McpUnavailable, ToolBusy, ToolTimeout
-from tests.patience import WITHIN_S
+from tests.patience import until
+from threads.background import background_tasks
 
 FAST = Timeouts(program=10, first_pause=0.02, longest_pause=0.08, idle=5, leave=0.2)
 
@@ -76,20 +77,13 @@ async def running_server(times: Timeouts = FAST):
 
     run = partial(anyio.to_thread.run_sync, abandon_on_cancel=False)
     server = Server("s", McpServer(command="x"), {}, offload=run, mask=str, on_listed=discard, times=times)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(server.run)
         yield server
-        tasks.cancel_scope.cancel()
 
 
 def call(server, within_s=5.0):
     return server.call("tool", {}, anyio.current_time() + within_s)
-
-
-async def until(condition):
-    with anyio.fail_after(WITHIN_S):
-        while not condition():
-            await anyio.sleep(0.005)
 
 
 async def test_nothing_is_started_before_it_is_needed(connection):

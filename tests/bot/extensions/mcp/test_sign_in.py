@@ -21,7 +21,7 @@ from bot.ports.documents import PlainDocuments
 from bot.ports.errors import McpUnavailable, SignInNeeded
 from tests.bot.extensions.mcp.opened import QUICK, offload_to_thread, opened
 from tests.fakes.mcp_oauth import CANARY, browse, parameters, serving
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.tool_context import nowhere, tool_context
 from threads.model import Author, Edited, Incoming, ThreadId
 from threads.store.disk import PosixDisk
@@ -222,9 +222,7 @@ async def test_a_person_at_this_machine_need_not_copy_anything(tmp_path, site, r
             wrong = await browser.get(re.sub(r"state=[^&]+", "state=guessed", address))
             right = await browser.get(address)
         assert (wrong.status_code, right.status_code) == (404, 200)
-        with anyio.fail_after(WITHIN_S):
-            while not our.servers.tools:
-                await anyio.sleep(0.05)
+        await until(lambda: our.servers.tools)
         assert await our.call(thread=CONSOLE) == "you are ann"
 
 

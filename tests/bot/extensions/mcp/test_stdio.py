@@ -11,6 +11,7 @@ from bot.extensions.mcp.settings import McpServer
 from tests.bot.extensions.mcp.opened import QUICK, call, opened, plain, starts
 from tests.bot.tools.processes import gone
 from tests.patience import WITHIN_S
+from threads.background import background_tasks
 
 
 @pytest.mark.parametrize(
@@ -136,12 +137,11 @@ async def test_secrets_a_server_was_given_are_masked_in_what_it_writes(tmp_path,
 
 async def test_a_slow_server_does_not_delay_another(tmp_path):
     both = {"slow": plain(tmp_path, tools=("hang",)), "quick": plain(tmp_path, "other")}
-    async with opened(tmp_path, both) as servers, anyio.create_task_group() as tasks:
+    async with opened(tmp_path, both) as servers, background_tasks() as tasks:
         tasks.start_soon(call, servers, "slow__hang")
         for _ in range(20):
             with anyio.fail_after(WITHIN_S):
                 await call(servers, "quick__hello")
-        tasks.cancel_scope.cancel()
 
 
 async def test_nothing_is_left_open_when_a_server_fails_to_start(tmp_path):

@@ -8,8 +8,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from bot.config.built_in_extensions import has_module
 from bot.config.settings import Settings
-from bot.extensions.openai.extension import extension, has_module
+from bot.extensions.openai.extension import extension
 from tests.bot.tools.site import certificate
 from tests.fakes.anthropic import Text
 from tests.fakes.cloud import cloud

@@ -20,7 +20,7 @@ from bot.schedules.store import Schedules
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Stall, Wait
-from tests.patience import WITHIN_S
+from tests.patience import until
 from tests.serving import Chat, anthropic, compatible, serving
 from tests.world import message
 from threads.errors import StoreUnavailable
@@ -94,9 +94,7 @@ async def playing(tmp_path, *replies, chat=None, **more):
 
 async def asked(fake, requests):
     """Wait until the model was asked so often."""
-    with anyio.fail_after(WITHIN_S):
-        while len(fake.requests) < requests:
-            await anyio.sleep(0.01)
+    await until(lambda: len(fake.requests) >= requests)
 
 
 def stalled():

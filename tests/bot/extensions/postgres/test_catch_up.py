@@ -13,7 +13,7 @@ from bot.extensions.postgres.marks import PostgresMarks
 from tests.bot.extensions.postgres.workers import rows
 from tests.fakes.postgres import Server
 from tests.fakes.slack import FakeSlack
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.transports.slack.bot import bot_in
 from tests.transports.slack.worker import worker_in
 from tests.world import Scripted, says
@@ -54,9 +54,9 @@ async def test_what_was_said_while_the_database_was_away_is_answered_once_it_is_
             await anyio.sleep(AWAY_S)
             assert len(slack.posts()) == 1
             await anyio.to_thread.run_sync(server.start)
-            with anyio.fail_after(WITHIN_S):
-                while len(slack.posts()) < 3 or rows(dsn, "SELECT FROM message WHERE settled IS NULL"):
-                    await anyio.sleep(0.1)
+            await until(
+                lambda: len(slack.posts()) >= 3 and not rows(dsn, "SELECT FROM message WHERE settled IS NULL")
+            )
             assert {key for (key,) in rows(dsn, "SELECT key FROM message WHERE outcome = 'answered'")} == {
                 f"slack:T1:C1:{one.ts}" for one in (first, *said)
             }

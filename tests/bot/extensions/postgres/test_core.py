@@ -19,8 +19,9 @@ from bot.ports.model import Completion, Usage
 from bot.routing.rate_limit import RateLimiter
 from tests.bot.extensions.postgres.workers import rows as rows_of
 from tests.one_model import OneModel
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.world import T1, Gate, Platform, Scripted, calls, message, running, says
+from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 from threads.model import Deleted, ThreadId, TurnLimits, message_key
 
@@ -110,11 +111,10 @@ async def test_workers_that_end_in_the_middle_lose_nothing_and_answer_nothing_tw
             except (StoreUnavailable, TimeoutError):
                 await anyio.sleep(0.01)
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         for place in range(3):
             tasks.start_soon(serve, place)
-        while len(cores) < 3:
-            await anyio.sleep(0.01)
+        await until(lambda: len(cores) >= 3)
         async with anyio.create_task_group() as said:
             for number in range(messages):
                 said.start_soon(receive, number)
@@ -124,7 +124,6 @@ async def test_workers_that_end_in_the_middle_lose_nothing_and_answer_nothing_tw
         with anyio.fail_after(WITHIN_S):
             while None in (rows := outcomes(dsn)).values():
                 await anyio.sleep(0.1)
-        tasks.cancel_scope.cancel()
     assert len(rows) == messages
     assert set(rows.values()) <= {"answered", "merged"}
     assert max(Counter(post.key for post in platform.posts).values()) == 1
@@ -178,9 +177,8 @@ async def test_status_in_a_channel_counts_what_all_workers_do_there(dsn, tmp_pat
     ):
         await a.orchestrator.receive(message(1, "go", replace(place, root="1")))
         await model.asked.wait()
-        with anyio.fail_after(WITHIN_S):  # the start of a turn is written while the model is asked
-            while not rows_of(dsn, "SELECT FROM message WHERE started IS NOT NULL"):
-                await anyio.sleep(0.01)
+        # The start of a turn is written while the model is asked.
+        await until(lambda: rows_of(dsn, "SELECT FROM message WHERE started IS NOT NULL"))
         await a.orchestrator.receive(message(2, "and on", replace(place, root="1")))
         await a.orchestrator.receive(message(3, "go", ThreadId("fake", "W", "D", "1")))
         await b.orchestrator.receive(message(4, "/status", place))

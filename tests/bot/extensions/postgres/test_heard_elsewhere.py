@@ -32,7 +32,7 @@ from bot.extensions.postgres.store import PostgresStore
 from bot.routing.rate_limit import RateLimiter
 from bot.wiring.core import Core
 from tests.bot.extensions.postgres.workers import rows
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.world import ANN, T1, Gate, Platform, Scripted, message, running, says
 from threads.model import Answer, Author, Deleted, Edited, Incoming, Option, Question
 from transports.base.transport import Capabilities
@@ -76,10 +76,6 @@ class Two:
             yield
         finally:
             lifted.set()
-
-    async def until(self, predicate: Callable[[], object]) -> None:
-        while not predicate():
-            await anyio.sleep(0.01)
 
 
 def overheard(number: int, text: str = "and now?") -> Incoming:
@@ -131,7 +127,7 @@ async def said_before_the_mention(two: Two) -> None:
 async def beside_the_bot(two: Two) -> None:
     """A message that was refused, or is only a command, opens no thread."""
     await two.owner.orchestrator.receive(replace(message(1, "/status"), via="mention"))
-    await two.until(lambda: rows(two.stores[0]._dsn, "SELECT FROM message WHERE outcome IS NOT NULL"))
+    await until(lambda: rows(two.stores[0]._dsn, "SELECT FROM message WHERE outcome IS NOT NULL"))
     await two.other.orchestrator.receive(overheard(2))
     assert rows(two.stores[0]._dsn, "SELECT count(*) FROM message") == [(1,)]
 
@@ -148,7 +144,7 @@ async def edit(two: Two) -> None:
     await two.begin()
     await two.owner.orchestrator.receive(message(2, "wrong"))
     await two.other.orchestrator.receive(Edited("m2", T1, "right \ud83d", "> theirs \ud83d"))
-    await two.until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
+    await until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
     await two.settle("m1", "m2")
     others, _, text = two.model.requests[-1].messages[-1].blocks
     assert others.text.endswith("> theirs ?")
@@ -169,8 +165,8 @@ async def deletion_of_what_the_owner_has_not_read(two: Two) -> None:
         await two.other.orchestrator.receive(message(2))
         await two.other.orchestrator.receive(Deleted("m2", T1))
         opening = two.owner.journal._opening
-        await two.until(lambda: opening or not rows(two.stores[0]._dsn, "SELECT FROM mail"))
-    await two.until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
+        await until(lambda: opening or not rows(two.stores[0]._dsn, "SELECT FROM mail"))
+    await until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
     assert (await two.settle("m1", "m2"))["m2"] == "withdrawn"
 
 
@@ -179,7 +175,7 @@ async def deletion_heard_by_the_owner_before_it_reads(two: Two) -> None:
     async with two.blind():
         await two.other.orchestrator.receive(message(2))
         await two.owner.orchestrator.receive(Deleted("m2", T1))
-    await two.until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
+    await until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
     assert (await two.settle("m1", "m2"))["m2"] == "withdrawn"
 
 

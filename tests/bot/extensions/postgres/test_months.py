@@ -21,7 +21,7 @@ from bot.reports.audit_trail import Filter, read_audit
 from bot.reports.line_reader import Damage
 from bot.reports.usage import reports
 from tests.bot.extensions.postgres.workers import OTHER, THREAD, Seat, message, rows, workers
-from tests.patience import WITHIN_S
+from tests.patience import until
 from threads.store.checksummed_lines import encode
 
 NOW = datetime.now(UTC)
@@ -123,9 +123,7 @@ async def test_the_tables_change_behind_a_worker_that_is_writing(before):
         old.execute("SELECT FROM thread WHERE id = 't' FOR NO KEY UPDATE")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(anyio.to_thread.run_sync, migrate, before)
-            with anyio.fail_after(WITHIN_S):
-                while not rows(before, waiting):
-                    await anyio.sleep(0.01)
+            await until(lambda: rows(before, waiting))
             old.execute("UPDATE message SET settled = '{}', settled_at = now()")
             old.commit()
     assert rows(before, "SELECT told_at IS NOT NULL FROM thread") == [(True,)]
@@ -156,9 +154,7 @@ async def test_two_that_begin_a_month_at_once_draw_no_number_twice(dsn):
         first.execute("SELECT pg_advisory_xact_lock(7777000)")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(anyio.to_thread.run_sync, rows, dsn, "SELECT make_months()")
-            with anyio.fail_after(WITHIN_S):
-                while not rows(dsn, waiting):
-                    await anyio.sleep(0.01)
+            await until(lambda: rows(dsn, waiting))
             first.execute("SELECT make_months()")
             drawn = first.execute("SELECT nextval('spending_seq')").fetchall()
             first.commit()
@@ -183,11 +179,7 @@ async def test_a_worker_makes_a_month_that_is_missing(dsn, monkeypatch):
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"DROP TABLE {named('spending', 2)}".encode())
         async with workers(dsn, 2):
-            with anyio.fail_after(WITHIN_S):
-                while connection.execute("SELECT to_regclass(%s)", (named("spending", 2),)).fetchone() == (
-                    None,
-                ):
-                    await anyio.sleep(0.01)
+            await until(lambda: rows(dsn, f"SELECT to_regclass('{named('spending', 2)}')") != [(None,)])
 
 
 async def test_a_batch_at_the_end_of_a_month_that_is_sent_again_is_there_once(dsn):

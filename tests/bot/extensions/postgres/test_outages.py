@@ -30,7 +30,7 @@ from bot.extensions.postgres.store import PostgresStore
 from bot.extensions.postgres.worker import LEASE_S
 from bot.ports.config_error import EX_CONFIG
 from tests.bot.extensions.postgres.workers import rows
-from tests.patience import WITHIN_S
+from tests.patience import until
 from tests.serving import KEYS, Chat, serving
 from tests.world import T1
 from threads.errors import StoreUnavailable
@@ -127,9 +127,7 @@ async def test_no_worker_ends_while_the_server_refuses_and_then_all_is_answered_
                 people.start_soon(say, number)
             await anyio.sleep(LEASE_S + 1)
             await anyio.to_thread.run_sync(admin, *ends)
-        with anyio.fail_after(WITHIN_S):
-            while rows(dsn, "SELECT FROM message WHERE settled IS NULL"):
-                await anyio.sleep(0.05)
+        await until(lambda: not rows(dsn, "SELECT FROM message WHERE settled IS NULL"))
         assert len(rows(dsn, "SELECT FROM worker")) == 2
         assert rows(dsn, "SELECT max(id) FROM worker") == [(2,)], "nobody started over"
     posts = Counter(post.key for chat in chats for post in chat.posts if post.kind == "reply")

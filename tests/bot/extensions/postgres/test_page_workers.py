@@ -14,7 +14,7 @@ from bot.reports.audit_trail import Filter, read_audit
 from bot.reports.line_reader import Damage
 from tests.fakes.http import Wait
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.serving import KEYS, compatible
 from tests.transports.web.patient import watching
 from tests.transports.web.site import Visitor, serving_page
@@ -109,9 +109,8 @@ async def test_text_grows_at_both_and_a_page_that_opens_in_the_middle_has_all_of
             thread = str(uuid.uuid4())
             message = await a.say("hello", thread)
             async with watching(a, thread) as at_a, watching(b, thread) as at_b:
-                with anyio.fail_after(WITHIN_S):  # either may be told later than the other
-                    while not at_a.draft(message) or at_a.draft(message) != at_b.draft(message):
-                        await anyio.sleep(0.02)
+                # Either may be told later than the other.
+                await until(lambda: at_a.draft(message) and at_a.draft(message) == at_b.draft(message))
                 assert at_b.messages[message].text == "hello"
                 go.set()
                 for page in (at_a, at_b):

@@ -139,7 +139,9 @@ async def test_a_search_finds_the_same_over_both(dsn, tmp_path, monkeypatch):
                 await core.orchestrator.receive(message(n, text, thread=thread))
                 await platform.settled(f"m{n}")
                 await core.registry.log_written(thread)
-                for path in data.rglob(f"*~r{n % 2}/log.jsonl"):  # a kernel's clock may show two writes as one moment
+                for path in data.rglob(
+                    f"*~r{n % 2}/log.jsonl"
+                ):  # a kernel's clock may show two writes as one moment
                     os.utime(path, (n, n))  # the thread with the newest line comes first
 
     await in_both(talk, dsn, tmp_path)

@@ -13,9 +13,10 @@ from bot.extensions.postgres.store import PostgresStore
 from bot.schedules.scheduler import Scheduler
 from bot.schedules.store import Schedule, ScheduleLimits, Schedules, SchedulesFile
 from tests.bot.extensions.postgres.workers import THREAD, rows
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.serving import KEYS, Chat, serving
 from tests.world import ANN, T1
+from threads.background import background_tasks
 from threads.journal.ports import NullTaker
 from threads.scheduled_messages import scheduled_id
 
@@ -47,11 +48,10 @@ async def serve(dsn: str, deaths: dict[int, anyio.Event]) -> None:
             transports=["slack"],
             max_age_s=600,
         )
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             store.start(tasks, NullTaker())
             tasks.start_soon(store.hold, "schedules", scheduler.run, lambda: None)
             await death.wait()
-            tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
             await store.abort()
@@ -72,7 +72,7 @@ async def test_each_occurrence_is_sent_once_by_workers_that_die(dsn):
         while True:
             await serve(dsn, deaths)
 
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         for _ in range(3):
             tasks.start_soon(live_on)
         for _ in range(DEATHS):
@@ -83,7 +83,6 @@ async def test_each_occurrence_is_sent_once_by_workers_that_die(dsn):
             while state.value.schedules:
                 await anyio.sleep(0.1)
                 await first.states.refresh()
-        tasks.cancel_scope.cancel()
     await first.abort()
     expected = {f"slack:W:C:{scheduled_id(one.id, one.next_at)}" for one in schedules}
     assert {key for (key,) in rows(dsn, "SELECT key FROM message")} == expected
@@ -95,13 +94,10 @@ async def test_a_process_that_serves_another_transport_keeps_nobody_from_sending
     terminal = Chat()
     terminal.name = "terminal"
     async with serve_on(tmp_path / "a", settings, chat=terminal):
-        while not rows(dsn, "SELECT FROM role WHERE name LIKE 'schedules%'"):
-            await anyio.sleep(0.02)
+        await until(lambda: rows(dsn, "SELECT FROM role WHERE name LIKE 'schedules%'"))
         async with serve_on(tmp_path / "b", settings) as chat:
             store = PostgresStore(dsn, tmp_path, name="w", version="1", now=now)
             schedules = Schedules(await store.states.open("schedules", SchedulesFile()), now)
             await schedules.add(Schedule(thread=str(T1), author=ANN, text="hello", next_at=now(), source="s"))
             await store.abort()
-            with anyio.fail_after(WITHIN_S):
-                while not chat.posts:
-                    await anyio.sleep(0.05)
+            await until(lambda: chat.posts)

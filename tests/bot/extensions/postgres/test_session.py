@@ -12,6 +12,7 @@ import pytest
 
 from bot.extensions.postgres import session as module
 from bot.extensions.postgres.session import SHARED, DatabaseSession, Pool, SessionLost, Together
+from threads.background import background_tasks
 
 PID = "SELECT pg_backend_pid()"
 LATE = "INSERT INTO role (name, worker) VALUES ('late', 1)"
@@ -140,10 +141,9 @@ async def test_callers_who_wait_at_the_same_time_ask_once_and_each_gets_its_own_
     assert found[7] == "away"
     assert found[8] in ("away", 80)
     goes_on = anyio.Event()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(ask, 4)
         await anyio.wait_all_tasks_blocked()
-        tasks.cancel_scope.cancel()
     goes_on.set()
     assert await together.ask(5) == 50, "who was cancelled holds nobody up"
 

@@ -9,7 +9,8 @@ from pydantic import Field
 from bot.extensions.postgres import states as states_module
 from bot.extensions.postgres.session import DatabaseSession, SessionLost
 from tests.bot.extensions.postgres.workers import rows, workers
-from tests.patience import WITHIN_S
+from tests.patience import until
+from threads.background import background_tasks
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.store.json_file import JsonState
 
@@ -25,12 +26,6 @@ def adding(*names):
 
 def waits():
     """Take no note that another worker has the role."""
-
-
-async def until(predicate):
-    with anyio.fail_after(WITHIN_S):
-        while not predicate():
-            await anyio.sleep(0.01)
 
 
 async def test_changes_of_all_workers_come_together_and_each_sees_them_unasked(dsn):
@@ -113,7 +108,7 @@ async def test_a_role_has_one_holder_at_a_time_and_passes_on_when_that_one_dies(
 
         return run
 
-    async with workers(dsn, 3) as seats, anyio.create_task_group() as tasks:
+    async with workers(dsn, 3) as seats, background_tasks() as tasks:
         for seat in seats:
             tasks.start_soon(seat.store.hold, "reader:slack", work(seat), waits)
         await until(lambda: held)
@@ -122,7 +117,6 @@ async def test_a_role_has_one_holder_at_a_time_and_passes_on_when_that_one_dies(
         await first.kill()
         await until(lambda: len(held) == 2)
         assert held[1] is not first
-        tasks.cancel_scope.cancel()
 
 
 async def test_whoever_is_cut_off_stops_before_another_may_hold_the_role(dsn, cut_off):
@@ -135,13 +129,12 @@ async def test_whoever_is_cut_off_stops_before_another_may_hold_the_role(dsn, cu
             found = rows(dsn, "SELECT count(*) FROM worker WHERE alive_until > clock_timestamp()")
             ends.append(found)
 
-    async with workers(dsn, 1) as [seat], anyio.create_task_group() as tasks:
+    async with workers(dsn, 1) as [seat], background_tasks() as tasks:
         tasks.start_soon(seat.store.hold, "gateway", work, waits)
         await until(lambda: rows(dsn, "SELECT FROM role"))
         cut_off(dsn, seat.worker.number)
         await until(lambda: ends)
         assert ends == [[(1,)]]
-        tasks.cancel_scope.cancel()
 
 
 async def test_workers_share_a_rate_and_each_waits_its_turn(dsn):

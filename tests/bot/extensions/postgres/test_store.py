@@ -13,9 +13,10 @@ from bot.extensions.postgres.session import SHARED
 from bot.wiring import escalation
 from bot.wiring.app import serve
 from tests.bot.extensions.postgres.workers import THREAD, message, rows, workers
-from tests.patience import WITHIN_S
+from tests.patience import until
 from tests.serving import FAST, KEYS, Chat, serving
 from tests.world import T1
+from threads.background import background_tasks
 
 
 async def test_a_bot_says_that_the_database_is_away_and_nothing_once_it_is_back(server, tmp_path):
@@ -27,22 +28,19 @@ async def test_a_bot_says_that_the_database_is_away_and_nothing_once_it_is_back(
         yield
 
     async def until_troubles(*wanted):
-        with anyio.fail_after(WITHIN_S):
-            while not parts or [*parts[0].troubles()] != [*wanted]:
-                await anyio.sleep(0.05)
+        await until(lambda: parts and [*parts[0].troubles()] == [*wanted])
 
     given = {**FAST, "data": tmp_path, "store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}
     settings = Settings.model_validate(given, strict=False)
     environ = {**KEYS, "DATABASE_URL": server.new_database()}
     run = partial(serve, model="offline/demo", make_transports=lambda _: [Chat()], watch=watch)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(run, settings, environ)
         await until_troubles()
         server.crash()
         await until_troubles("the database does not answer; nothing is acknowledged or posted until it does")
         await anyio.to_thread.run_sync(server.start)
         await until_troubles()
-        tasks.cancel_scope.cancel()
 
 
 class There(Chat):
@@ -57,7 +55,7 @@ async def test_what_all_workers_notice_one_of_them_reports_to_the_operators(dsn,
         "escalation": {"channel": "fake:W:OPS"},
     }
     bots = [(Chat(), There()) for _ in range(2)]
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         for number, bot in enumerate(bots):
             settings = Settings.model_validate({**given, "data": tmp_path / str(number)}, strict=False)
             run = partial(serve, model="offline/demo", make_transports=lambda _, bot=bot: [*bot])
@@ -65,13 +63,10 @@ async def test_what_all_workers_notice_one_of_them_reports_to_the_operators(dsn,
             await bot[1].ready.wait()
         for _, there in bots:
             there.state = "disconnected"
-        with anyio.fail_after(WITHIN_S):
-            while not any(chat.posts for chat, _ in bots):
-                await anyio.sleep(0.01)
+        await until(lambda: any(chat.posts for chat, _ in bots))
         await anyio.sleep(0.5)  # the other looks every hundredth of a second
         [post] = [post for chat, _ in bots for post in chat.posts]
         assert "cut off from There" in post.text
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_thread_is_begun_whatever_was_said_there(dsn):

@@ -19,7 +19,7 @@ from bot.observe.audit_sinks import audit_logs
 from bot.reports.audit_trail import Filter, describe, read_audit
 from bot.reports.line_reader import Damage
 from tests.bot.extensions.postgres.workers import OTHER, THREAD, Seat, intent, message, rows, said, workers
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from threads.errors import Fenced, StoreUnavailable
 from threads.journal.records import Received, record_adapter
 from threads.model import Deleted, Edited
@@ -90,9 +90,7 @@ async def test_of_two_copies_that_begin_a_thread_each_at_the_same_moment_one_is_
                 found.append(await one.journal.receive(again))
 
             tasks.start_soon(receive)
-            with anyio.fail_after(WITHIN_S):
-                while not found and rows(dsn, "SELECT FROM pg_locks WHERE NOT granted") == []:
-                    await anyio.sleep(0.02)
+            await until(lambda: found or rows(dsn, "SELECT FROM pg_locks WHERE NOT granted") != [])
             assert not found
     assert found == [False]
 
@@ -172,9 +170,7 @@ async def test_a_thread_without_work_is_given_up_and_its_next_message_is_served_
         await one.settle(one.routed[0])
         assert str(THREAD) in one.journal.owned, "its actor is there still"
         one.busy.clear()
-        with anyio.fail_after(WITHIN_S):
-            while rows(dsn, "SELECT FROM thread WHERE owner IS NOT NULL"):
-                await anyio.sleep(0.05)
+        await until(lambda: not rows(dsn, "SELECT FROM thread WHERE owner IS NOT NULL"))
         await other.journal.receive(message(2))
         await other.until(lambda: other.routed)
         assert [pending.incoming.id for pending in other.routed] == ["m2"]
@@ -193,9 +189,7 @@ async def test_edits_and_deletions_reach_the_owner_whoever_receives_them(dsn):
         assert await other.journal.forward(deleted)
         await one.until(lambda: len(one.changes) == 2)
         assert one.changes == [edited, deleted]
-        with anyio.fail_after(WITHIN_S):
-            while rows(dsn, "SELECT FROM mail"):
-                await anyio.sleep(0.05)
+        await until(lambda: not rows(dsn, "SELECT FROM mail"))
 
 
 async def test_a_conversation_is_put_aside_whole_and_begins_anew(dsn):

@@ -15,7 +15,7 @@ import psycopg
 
 from bot.extensions.postgres.store import PostgresStore
 from bot.extensions.postgres.worker import Worker
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from threads.journal.records import Intent, PendingMessage, Settled
 from threads.model import Author, Deleted, Edited, Incoming, Message, Text, ThreadId
 
@@ -83,9 +83,7 @@ class Seat:
 
     async def until_share(self) -> None:
         """Wait until the worker knows how much the others have to do."""
-        with anyio.fail_after(WITHIN_S):
-            while self.journal.share == math.inf:
-                await anyio.sleep(0.01)
+        await until(lambda: self.journal.share != math.inf)
 
     def route(self, pending: PendingMessage) -> None:
         self._note(self.routed, pending)

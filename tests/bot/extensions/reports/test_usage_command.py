@@ -12,6 +12,7 @@ from bot.reports.files import FileReader
 from bot.reports.usage import report as read_report
 from tests.bot.budget.ledgers import Time, inline
 from tests.bot.cli.data_folders import document, threadfast, write_records
+from threads.background import background_tasks
 from threads.store.disk import PosixDisk
 
 OPUS, DEMO = "anthropic/claude-opus-5-5", "offline/demo"
@@ -20,11 +21,10 @@ OPUS, DEMO = "anthropic/claude-opus-5-5", "offline/demo"
 async def spend(data, time: Time, *records) -> None:
     ledger = Ledger(PosixDisk(), data / "usage", offload=inline, now=time)
     ledger.open()
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(ledger.run)
         for record in records:
             await ledger.append(record)
-        tasks.cancel_scope.cancel()
 
 
 def call(day: str, *, user="ann", thread="slack:T1:C1:1.0", model=OPUS) -> Call:

@@ -23,7 +23,7 @@ from bot.extensions.retention.settings import Retention
 from bot.reports.files import FileReader
 from bot.reports.usage import report
 from tests.fakes import openai as o
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.serving import Chat, compatible, serving
 from tests.world import ANN, T1, T2, message
 from threads.log import LogEntry, entry_adapter
@@ -63,9 +63,7 @@ async def run(data: Path, *words: str, code: int = 0, **fields: object) -> str:
 
 
 async def gone(*paths: Path) -> None:
-    with anyio.fail_after(WITHIN_S):
-        while any(path.exists() for path in paths):
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: not any(path.exists() for path in paths))
 
 
 @pytest.fixture(autouse=True)
@@ -113,9 +111,7 @@ async def test_an_old_dead_letter_leaves_the_history_of_its_thread_and_the_rest_
     aged(data, T1, 40)
     before = log.stat().st_mtime
     async with DEMO(data, {"retention": {"dead_letters_days": 30}}):
-        with anyio.fail_after(WITHIN_S):
-            while CANARY in log.read_text():
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: CANARY not in log.read_text())
     assert ("stays" in log.read_text(), log.stat().st_mtime) == (True, before)
 
 
@@ -195,9 +191,7 @@ async def test_old_audit_and_single_calls_go_and_the_sums_stay(tmp_path):
     assert b"U1" in lines
     async with DEMO(data, {"retention": {"audit_days": 30, "spending_days": 30}}):
         await gone(data / "audit" / "2001-02-03.jsonl")
-        with anyio.fail_after(WITHIN_S):
-            while b"U1" in old.read_bytes():
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: b"U1" not in old.read_bytes())
     now.unlink()
     after = report(FileReader(data), "day", ("2001-01-01", None)).total
     assert (after.micros, after.prompt, after.output) == (before.micros, before.prompt, before.output)
@@ -290,9 +284,7 @@ async def test_a_thread_is_forgotten_from_within_after_a_question(tmp_path):
     async with DEMO(data, {"access": {"admins": ["U9"]}}) as chat:
         await chat.say(f"write a.txt {CANARY}")
         (data / "journal.jsonl.broken").write_text(f'{{"text":"{CANARY}')
-        with anyio.fail_after(WITHIN_S):
-            while not (folder(data) / "log.jsonl").exists():  # it is written after the answer
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: (folder(data) / "log.jsonl").exists())  # it is written after the answer
         assert "1 message and 1 file," in (await chat.say("/forget")).text
         await chat.say("and Bob", author=BOB)
         assert "only an admin" in (await chat.say("/forget now")).text

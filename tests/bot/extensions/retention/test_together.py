@@ -16,7 +16,7 @@ from bot.cli import main
 from bot.extensions.postgres import store as store_module
 from bot.extensions.retention import sweep
 from tests.bot.extensions.postgres.workers import THREAD, message, workers
-from tests.patience import WITHIN_S
+from tests.patience import until
 from tests.serving import KEYS, serving
 from tests.world import T1, T2
 from threads.model import Author, ThreadId
@@ -68,9 +68,7 @@ def told(data: Path) -> list[str]:
 
 
 async def gone(left: Callable[[], object]) -> None:
-    with anyio.fail_after(WITHIN_S):
-        while left():
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: not left())
 
 
 async def run(tmp_path: Path, dsn: str, *words: str, code: int = 0, **fields: object) -> str:

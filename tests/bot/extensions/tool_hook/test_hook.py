@@ -13,7 +13,7 @@ from bot.extensions.tool_hook.hook import MOST_BYTES, Hook
 from bot.ports.errors import ToolDenied
 from bot.ports.tool import Arguments
 from tests.fakes import anthropic as a
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.serving import serving
 from tests.stories.test_instructions import settings
 from tests.tool_context import tool_context
@@ -82,9 +82,7 @@ async def test_what_it_leaves_behind_ends_with_the_wait_for_its_decision(tmp_pat
     with pytest.raises(ToolDenied):
         await decided(tmp_path, code, timeout_s=0.7)
     command = Path(f"/proc/{left.read_text()}/cmdline")
-    with anyio.fail_after(WITHIN_S):
-        while command.exists() and command.read_bytes():
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: not command.exists() or not command.read_bytes())
 
 
 async def test_a_command_that_is_not_there_denies_all_calls(tmp_path):

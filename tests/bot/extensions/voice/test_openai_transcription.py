@@ -21,6 +21,7 @@ from tests.bot.llm.apis import NO_COUNTS
 from tests.fakes.http import Cut, Garbage, Reply, Stall, Wait
 from tests.fakes.openai import FakeOpenAI, by_seconds, by_tokens, fault, transcript
 from tests.patience import WITHIN_S
+from threads.background import background_tasks
 from threads.model import File
 
 OGG = b"OggS\0\xff binary \r\n--"
@@ -154,10 +155,9 @@ async def test_a_stop_ends_the_call_at_once_and_its_cost_is_counted(http, listen
     metered, reached = [], anyio.Event()
 
     hang = Reply(silent=(Wait(anyio.Event()),))
-    async with FakeOpenAI(lambda _: (reached.set(), hang)[1]) as fake, anyio.create_task_group() as tasks:
+    async with FakeOpenAI(lambda _: (reached.set(), hang)[1]) as fake, background_tasks() as tasks:
         tasks.start_soon(lambda: transcribe(http, listener, base_url=fake.base_url, meter=metered.append))
         await reached.wait()
-        tasks.cancel_scope.cancel()
     assert metered == [AudioUsage()]
 
 

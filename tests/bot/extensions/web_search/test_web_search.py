@@ -22,7 +22,7 @@ from tests.bot.extensions.web_search.fakes import (
 )
 from tests.fakes import anthropic as a
 from tests.fakes.http import Cut, Reply, Stall
-from tests.patience import WITHIN_S
+from tests.patience import WITHIN_S, until
 from tests.serving import anthropic, serving
 from threads.model import ToolStarted
 
@@ -128,8 +128,7 @@ async def test_a_search_that_a_person_stops_is_paid_for_as_it_may_have_been_made
         await chat.send("find them")
         with anyio.fail_after(WITHIN_S):
             await chat.until(lambda: any(isinstance(event, ToolStarted) for _, event in chat.events))
-            while not service.requests:
-                await anyio.lowlevel.checkpoint()
+            await until(lambda: service.requests)
             await chat.say("/stop")
             await chat.settled("m1")
     assert chat.outcomes["m1"] == "stopped"

@@ -17,7 +17,7 @@ from bot.extensions.shell.sandbox.probe import probe
 from bot.extensions.shell.sandbox.profile import DEFAULT_LIMITS, Limits
 from bot.ports.errors import SandboxFailed
 from bot.tools.files.quota import Quota
-from tests.patience import WITHIN_S
+from tests.patience import until
 
 real = pytest.mark.skipif(
     os.geteuid() == 0, reason="run by test_unprivileged.py, as a user without privileges"
@@ -100,15 +100,12 @@ def _command_lines() -> Iterator[tuple[int, str]]:
 
 
 async def wait_for_processes(marker: str, at_least: int = 1) -> None:
-    with anyio.fail_after(WITHIN_S):
-        while len(processes_with(marker)) < at_least:
-            await anyio.sleep(0.01)
+    await until(lambda: len(processes_with(marker)) >= at_least)
 
 
 async def assert_no_processes(marker: str, seconds: float = 2.0) -> None:
     with anyio.move_on_after(seconds):
-        while processes_with(marker):
-            await anyio.sleep(0.01)
+        await until(lambda: not processes_with(marker))
     assert not processes_with(marker)
 
 

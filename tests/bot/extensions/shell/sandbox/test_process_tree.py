@@ -18,6 +18,7 @@ from tests.bot.extensions.shell.sandbox.sandboxes import (
     small,
     wait_for_processes,
 )
+from threads.background import background_tasks
 
 pytestmark = real
 
@@ -78,11 +79,10 @@ async def test_the_tree_dies_at_the_time_out_and_what_it_wrote_is_kept(sandbox, 
 
 @pytest.mark.parametrize("sandbox", NAMES, indirect=True)
 async def test_the_tree_dies_when_the_caller_is_stopped(sandbox, marker, everyone, tmp_path):
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(ran, sandbox, f"{everyone}\nsleep {marker}", tmp_path / "w")
         await wait_for_processes(f"sleep\0{marker}", 4)
         start = anyio.current_time()
-        tasks.cancel_scope.cancel()
     assert anyio.current_time() - start < 2
     await assert_no_processes(marker, 0.5)
 
@@ -198,12 +198,11 @@ async def test_commands_take_turns(name, tmp_path, monkeypatch):
 async def test_who_gets_no_turn_in_time_is_told_so(name, tmp_path, monkeypatch):
     monkeypatch.setattr("bot.extensions.shell.sandbox.selection.AT_ONCE", 1)
     sandbox = await sandbox_named(name, tmp_path)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         tasks.start_soon(ran, sandbox, "sleep 5", tmp_path / "a")
         await anyio.sleep(0.1)
         with pytest.raises(ToolBusy, match="not started"):
             await ran(sandbox, "touch ran", tmp_path / "b", 0.2)
-        tasks.cancel_scope.cancel()
     assert not (tmp_path / "b").exists()
 
 
