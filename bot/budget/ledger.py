@@ -173,9 +173,7 @@ class Ledger:
         record.seq = self.budgets.seq + 1
         record.at = self._now().isoformat(timespec="milliseconds")
         self.budgets.apply(record)
-        free = isinstance(record, Commit) and not record.reserve
-        write = self._group.put_later if free else self._group.put
-        return write((encode(record_adapter(), record), durable))
+        return self._group.put((encode(record_adapter(), record), durable))
 
     async def append(self, record: Record) -> None:
         """Return when the record is on disk; raises `StoreUnavailable`, although the record counts even then."""

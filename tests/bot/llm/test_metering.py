@@ -83,9 +83,7 @@ class Accounting:
         return self.accounts.ledger.budgets.total(THREAD).used
 
     async def records(self) -> list[object]:
-        await anyio.wait_all_tasks_blocked()  # a batch that was being written is on the disk
-        if (batch := self.accounts.ledger._group.filling).items:
-            await batch.done.wait()
+        await anyio.wait_all_tasks_blocked()  # the last batch is on the disk
         lines, _ = read_records(record_adapter(), files(self.disk)["2026-11.jsonl"])
         return [record for record, _ in lines[1:]]
 
