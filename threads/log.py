@@ -92,12 +92,11 @@ class Log:
         self._checked: set[Path] = set()  # logs that end with a complete line
 
     def put(self, thread: ThreadId, entries: list[LogEntry], then: Callable[[], None]) -> Batch[TurnWork]:
-        """Append the entries soon, or at once what waits if there are none. *then* is called when the kernel has it.
+        """Begin to append the entries. *then* is called when the kernel has them.
 
         If the disk refuses, the lines wait for the next write. The message does not fail.
         """
-        write = self._group.put_later if entries else self._group.put
-        return write(TurnWork(self._path(thread), {"": _encode(entries)}, then))
+        return self._group.put(TurnWork(self._path(thread), {"": _encode(entries)}, then))
 
     def repair(
         self, thread: ThreadId, settled: dict[str, list[LogEntry]], then: Callable[[], None]

@@ -100,26 +100,6 @@ async def test_the_end_of_the_process_waits_only_so_long_for_a_disk_that_hangs(d
     assert not refused
 
 
-async def test_what_is_in_no_hurry_is_written_with_others_or_a_little_later():
-    batches = []
-
-    async def write(items):
-        batches.append(items)
-
-    writer = GroupWriter(write)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(writer.run)
-        writer.put_later(1)
-        await anyio.wait_all_tasks_blocked()
-        assert batches == []
-        await writer.put(2).done.wait()
-        await writer.put_later(3).done.wait()
-        assert batches == [[1, 2], [3]]
-        writer.put_later(4)
-        tasks.cancel_scope.cancel()
-    assert batches[2:] == [[4]], "the end of the process waits for nothing"
-
-
 async def test_the_loop_is_woken_once_for_all_jobs_that_are_over_by_then(disk_threads, monkeypatch):
     loop, woken = asyncio.get_running_loop(), []
     wake = loop.call_soon_threadsafe

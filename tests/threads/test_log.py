@@ -39,10 +39,11 @@ async def test_later_lines_do_not_overtake_those_that_the_disk_refused(tmp_path)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(log.run)
         for number, thread in enumerate((T1, T1, T2)):
-            first = log.put(thread, [entry(number)], lambda number=number: written.append(number))
-        await first.done.wait()
+            log.put(thread, [entry(number)], lambda number=number: written.append(number))
+        await anyio.wait_all_tasks_blocked()
         assert written == [2], "another thread's log goes on"
-        await log.put(T1, [entry(3)], lambda: written.append(3)).done.wait()
+        log.put(T1, [entry(3)], lambda: written.append(3))
+        await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
     lines = entries(disk, tmp_path / T1.channel / "log.jsonl")
     assert [line.message_id for line in lines] == ["m0", "m1", "m3"]

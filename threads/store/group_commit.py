@@ -5,7 +5,6 @@ Its events are asyncio's: each message makes some, and one of anyio's takes six 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -18,9 +17,6 @@ Item = TypeVar("Item")
 
 RETRY_S = 2.0
 """Seconds that carried items wait after a failed write, unless others arrive."""
-
-LATER_S = 0.05
-"""Seconds that items wait for others which nobody needs on disk."""
 
 LAST_WRITE_S = 3.0
 """Seconds that the end of the process waits for the last write to begin. `DiskThreads.end_within` bounds its end."""
@@ -57,13 +53,6 @@ class GroupWriter(Generic[Item]):
         """Add items to the current batch, and return it. Wait for its ``done``."""
         self.filling.items.extend(items)
         self._wake.set()
-        return self.filling
-
-    def put_later(self, *items: Item) -> Batch[Item]:
-        """As `put`, for items that are in no hurry: they are written with others, or in `LATER_S`."""
-        if not self.filling.items:
-            asyncio.get_running_loop().call_later(LATER_S, self._wake.set)
-        self.filling.items.extend(items)
         return self.filling
 
     def carry(self, *items: Item) -> Batch[Item]:
