@@ -34,16 +34,14 @@ from threads.background import background_tasks
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.log import Log, entries
-from threads.store import group_commit
 from threads.store.disk import PosixDisk
 
 KINDS = ("io", "full", "read-only")
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch):
+def quiet():
     logging.disable(logging.CRITICAL)
-    monkeypatch.setattr(group_commit, "LATER_S", 0.0)  # nothing else is under way that could share a write
 
 
 @pytest.mark.parametrize(

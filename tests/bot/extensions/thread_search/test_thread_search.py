@@ -11,7 +11,6 @@ from bot.config.settings import Settings
 from bot.extensions.thread_search.checks import check_search
 from bot.extensions.thread_search.tool import SearchArguments, SearchThreads, _said
 from tests.fakes import anthropic as a
-from tests.patience import until
 from tests.serving import serving
 from tests.stories.test_instructions import settings
 from tests.tool_context import tool_context
@@ -49,18 +48,12 @@ def found(fake):
     return json.dumps(results[-1])
 
 
-async def written(data, words):
-    """Wait until a history has these words: it is written after the answer."""
-    await until(lambda: any(words in log.read_text() for log in data.rglob("log.jsonl")))
-
-
 async def test_what_was_said_elsewhere_in_the_channel_is_found_with_its_link_and_nothing_else(tmp_path):
     async with a.FakeAnthropic(searches("Noon cake")) as fake, serving(tmp_path, settings(fake) | ON) as chat:
         await chat.say("there is CAKE at noon", author=BOB, thread=LUNCH)
         await chat.say("cake at midnight", author=BOB, thread=LUNCH)
         await chat.say("secret cake at noon", author=BOB, thread=T2)
         await chat.say("cake at noon in this very thread")
-        await written(tmp_path, "this very thread")
         await chat.say("search")
         read = found(fake)
     assert "there is CAKE at noon" in read
@@ -87,7 +80,6 @@ def test_what_people_took_back_is_not_found():
 async def test_what_was_forgotten_is_not_found(tmp_path):
     async with a.FakeAnthropic(searches("cake")) as fake, serving(tmp_path, settings(fake) | ON) as chat:
         await chat.say("my cake", thread=LUNCH)
-        await written(tmp_path, "my cake")
         await chat.say("search")
         assert "my cake" in found(fake)
         assert "I have erased" in (await chat.say("/forget now", thread=LUNCH)).text
