@@ -5,6 +5,7 @@ Its events are asyncio's: each message makes some, and one of anyio's takes six 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
