@@ -217,8 +217,15 @@ async def test_what_somebody_had_forgotten_may_be_in_no_file(good, chat, tmp_pat
     folder, place = copy_of(good, tmp_path), "root" if chat.stage.name == "slack" else "thread"
     visible = read(folder / "visible.jsonl")
     answers = list(filter(chat.is_answer, visible))
-    last = next(one for one in answers[::-1] if sum(one[place] == other[place] for other in answers) > 1)
-    wish = ROW.findall(last["text"])[0][2]
+    rows = [ROW.findall(one["text"]) for one in answers]
+    n = max(
+        n
+        for n, one in enumerate(answers)
+        if rows[n][0][0] == "1" and rows[n][-1][0] == rows[n][-1][1]  # all of it
+        if f"re {rows[n][0][2]}\n" in one["text"]  # to one message alone
+        if any(one[place] == other[place] for other in answers[:n])
+    )
+    last, wish = answers[n], rows[n][0][2]
     last["text"] = f"{FORGOTTEN} of this thread: 1 message and 0 files."
     rewrite(folder / "visible.jsonl", lambda lines: lines.__setitem__(slice(None), visible))
 
