@@ -34,8 +34,8 @@ class Part:
 
 PARTS = {
     "core": Part(("bot", "threads", "transports"), 22_000, 22_000, EXTENSIONS),
-    "product": Part(("bot", "threads", "transports"), 54_335, 40_000),
-    "tests": Part(("tests",), 80_463, 58_000),
+    "product": Part(("bot", "threads", "transports"), 54_333, 40_000),
+    "tests": Part(("tests",), 80_472, 58_000),
 }
 
 

@@ -94,9 +94,7 @@ _AS_THEY_ARE, _IN_ANY_CASE = (
 
 def _mask(text: str) -> str:
     lower = _lower(text)
-    if not (
-        [each for each in _AS_THEY_ARE if each in text] or [each for each in _IN_ANY_CASE if each in lower]
-    ):
+    if not any(map(text.__contains__, _AS_THEY_ARE)) and not any(map(lower.__contains__, _IN_ANY_CASE)):
         return text  # most texts are short, and have none
     for shape, *beginnings in SHAPES:
         found = [(each, said) for each in beginnings if each in (said := lower if each.islower() else text)]

@@ -182,7 +182,7 @@ class Client(ABC, Generic[S, A, C]):
         await self._reachability.regained((await self._connect()).api.ping)
 
     async def post(self, outgoing: Outgoing) -> str:
-        connection = self._connection or await self._connect()
+        connection = await self._connect()
         thread, message_id = outgoing.thread, outgoing.reply_to
         answers = outgoing.key == message_key(thread, message_id)
         draft = connection.presence.draft_of(thread, message_id) if answers else None

@@ -172,6 +172,17 @@ async def test_a_stream_begins_at_once_in_a_direct_message_and_after_a_moment_in
             assert len(chat.slack.calls_to("chat.startStream")) == streams
 
 
+async def test_a_draft_for_which_the_line_has_no_room_leaves_the_others_their_places(monkeypatch):
+    async with presence("C1") as chat:
+        monkeypatch.setattr("transports.slack.live.presence.MOST_JOBS", 1)
+        other = chat.asks()
+        began = TurnStarted("x", "U1"), TextDelta("word ")
+        chat.show(*began)
+        chat.show(*began, ts=other, thread=ThreadId("slack", "T1", "C1", other))
+        await anyio.sleep(5)
+        assert [call.args["thread_ts"] for call in chat.slack.calls_to("chat.startStream")] == [chat.root]
+
+
 @pytest.mark.parametrize("is_reply", [False, True])
 async def test_an_answer_that_comes_at_once_needs_no_sign_and_takes_one_call(is_reply):
     async with presence("C1") as chat:

@@ -144,7 +144,7 @@ class Presence(shared.Presence[_Message, LiveDraft]):
         }
         self._suggestions: LatestCalls[str] = LatestCalls(web, PROMPTS)
         self._closing: list[ThreadId] = []
-        self._beginning: deque[LiveDraft] = deque(maxlen=MOST_JOBS)
+        self._beginning: deque[LiveDraft] = deque()
         self._renamed: FIFOCache[ThreadId, None] = FIFOCache(MOST_RENAMED)
 
     async def run(self) -> None:
@@ -283,7 +283,7 @@ class Presence(shared.Presence[_Message, LiveDraft]):
                 live.draft = LiveDraft(live.thread, self._drafts, links, to=live.author, on_change=on_change)
                 if is_direct(live.thread.channel):
                     self.soon(live.draft.run)
-                else:
+                elif len(self._beginning) < MOST_JOBS:
                     self._beginning.append(live.draft)
                     if len(self._beginning) == 1 and not self.soon(self._begin_drafts):
                         self._beginning.clear()
